@@ -1,0 +1,1 @@
+"""Runs voice-agent evaluations: bridge, measure, score, record. Knows no screen."""

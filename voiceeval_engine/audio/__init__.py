@@ -1,0 +1,1 @@
+"""PCM in, PCM out: resampling, play-out, speech energy, noise, the recording. Lowest floor."""

@@ -1,0 +1,1 @@
+"""One conversation between two bots: set-up, turns, latency, ending, sync."""

@@ -1,0 +1,87 @@
+"""What a domain offers: tools that change a database, predicates over it, initialization functions, cross-side sync.
+
+All of them are Python functions on plain JSON-like dicts, supplied by a module that a pack names or by an installed package's
+entry point in the group `voiceeval.domains`. May import the standard library only.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+Side = Literal["agent", "user"]
+Db = dict[str, Any]
+ENTRY_POINT_GROUP = "voiceeval.domains"
+
+
+class DomainError(Exception):
+    """A domain, tool or function is not there, or a domain module cannot be loaded; the message says which."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """`call(db, **arguments)` returns a JSON-able result and may change `db` in place.
+
+    A tool that `writes` is recorded as an action and reported as `action-applied`; one that only reads is neither.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    writes: bool = True
+
+
+@dataclass(frozen=True)
+class Domain:
+    """A domain's functions. Predicates are `f(db, **arguments) -> value`, initialization functions `f(db, **arguments)`.
+
+    `sync_state(agent_db, user_db)` returns `{"agent": {dotted path: value}, "user": {...}}` without changing either; None for
+    one-sided domains.
+    """
+
+    name: str
+    agent_tools: Mapping[str, Tool]
+    user_tools: Mapping[str, Tool] = field(default_factory=dict)
+    predicates: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    initialization: Mapping[str, Callable[..., None]] = field(default_factory=dict)
+    sync_state: Callable[[Db, Db], dict[str, Db]] | None = None
+
+    def tools(self, side: Side) -> Mapping[str, Tool]:
+        """The tools of one side by name."""
+        return self.agent_tools if side == "agent" else self.user_tools
+
+
+_EMBEDDED = {
+    "cafe": "voiceeval_engine.domains.cafe",
+    "phone_support": "voiceeval_engine.domains.phone_support",
+}
+_loaded: dict[str, Domain] = {}
+
+
+def load_domain(name: str, module: str | None = None) -> Domain:
+    """Return the domain `name`, importing `module` (its attribute `DOMAIN`), the embedded module, or an entry point.
+
+    Raises DomainError when there is none of that name or its module fails to import.
+    """
+    known = _loaded.get(name)
+    if known is not None:
+        return known
+    target = module or _EMBEDDED.get(name)
+    try:
+        if target is not None:
+            domain = importlib.import_module(target).DOMAIN
+        else:
+            points = [point for point in entry_points(group=ENTRY_POINT_GROUP) if point.name == name]
+            if not points:
+                raise DomainError(f"domain {name!r} has no tools: no module named in its pack and no entry point of that name")
+            domain = points[0].load()
+    except DomainError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a domain module is foreign code and may raise anything
+        raise DomainError(f"domain {name!r}: its module cannot be loaded: {error!r}") from error
+    if not isinstance(domain, Domain):
+        raise DomainError(f"domain {name!r}: its module's DOMAIN is not a voiceeval_engine Domain")
+    _loaded[name] = domain
+    return domain

@@ -1,0 +1,1 @@
+"""A whole run: options, queue, pairs, attempts, retries. The highest floor of the engine."""

@@ -1,0 +1,102 @@
+"""What a scenario is, whatever source it came from.
+
+Sources (packs, later an installed package or a saved session) build these; bridge, scoring and evidence read them. Holds no file
+access. May import the standard library and the lowest floor only. Rules: scenarios page of the specification.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Side = Literal["agent", "user"]
+Signal = Literal["is_action_match", "db_state_match", "db_state_assertion", "nl_assertion", "judge_passed", "clean_exit"]
+SIGNALS: tuple[Signal, ...] = get_args(Signal)
+"""All signals in the order in which `success_breakdown` lists them."""
+
+JsonDict = dict[str, Any]
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+MAX_NAME_BYTES = 238
+"""The longest scenario name that the reference's registry holds; a moved-aside folder must still fit 255 bytes."""
+
+
+class ScenarioError(Exception):
+    """A scenario cannot be used; the message names it and says why."""
+
+
+def check_name(name: str) -> str:
+    """Return `name` if it can be a folder name in a session; raise ScenarioError with the reason otherwise."""
+    if not _NAME.fullmatch(name):
+        raise ScenarioError(f"scenario name {name!r} is not usable: only letters, digits, '.', '_' and '-', not starting with '.'")
+    if ".killed." in name:
+        raise ScenarioError(f"scenario name {name!r} is not usable: '.killed.' marks attempts that were moved aside")
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise ScenarioError(f"scenario name {name[:40]!r}... is not usable: longer than {MAX_NAME_BYTES} bytes")
+    return name
+
+
+def name_prefix(name: str) -> str:
+    """The bucket for per-domain rates and `--domain`: what stands before the first `__`, else the whole name."""
+    return name.split("__", 1)[0]
+
+
+@dataclass(frozen=True)
+class NoiseConfig:
+    """Noise that the agent hears mixed into the user's speech. Gains in dB, durations in s."""
+
+    noise_files: tuple[str, ...] = ()
+    gain_db: float = 0.0
+    max_noise_duration: float = 600.0
+    random_offset: bool = True
+    random_white_noise: bool = False
+    white_noise_db: float = -90.0
+
+    def to_dict(self) -> JsonDict:
+        """The form that `metadata.json` holds, keys in the reference's order."""
+        return {
+            "noise_files": list(self.noise_files),
+            "gain_db": self.gain_db,
+            "max_noise_duration": self.max_noise_duration,
+            "random_offset": self.random_offset,
+            "random_white_noise": self.random_white_noise,
+            "white_noise_db": self.white_noise_db,
+        }
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One conversation to run and how to score it. Immutable; what must be changed is copied first.
+
+    `agent_tools`/`user_tools` map tool names to constructor arguments. `agent_state`/`user_state` go out as `shared_state_init`.
+    `initialization_actions` are `{"side","func_name","arguments"}`. `db_state_assertions` are `{"side","func_name","arguments",
+    "assert_value"[,"message"]}`. `expected_scenario_db` is the agent's database after a gold replay, None where the database is
+    not scored. `sync` is true for dual-side domains whose `sync_state` must run during the conversation.
+    """
+
+    name: str
+    domain: str
+    description: str
+    max_duration: float
+    user_prompt: str
+    agent_prompt: str
+    success_signals: tuple[Signal, ...]
+    user_tools: Mapping[str, JsonDict]
+    agent_tools: Mapping[str, JsonDict]
+    user_state: JsonDict
+    agent_state: JsonDict
+    initialization_actions: tuple[JsonDict, ...] = ()
+    reference_answer: Any = None
+    ignore_capitalization: bool = False
+    ignore_punctuation: bool = False
+    clean_text: bool = False
+    disallow_extra_items: bool = False
+    nl_assertions: tuple[str, ...] = ()
+    db_state_assertions: tuple[JsonDict, ...] = ()
+    expected_scenario_db: JsonDict | None = None
+    expected_user_db: JsonDict | None = None
+    noise: NoiseConfig | None = None
+    sync: bool = False
+    embedded: bool = False

@@ -1,0 +1,1 @@
+"""What a session is on disk: names, files, models, evidence, aggregates. Lowest floor."""

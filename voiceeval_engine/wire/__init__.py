@@ -1,0 +1,1 @@
+"""Talking to one bot: frames, RTVI messages, one connection. Lowest floor."""

@@ -1,0 +1,1 @@
+"""Command line and console of the voice-agent evaluation engine."""
