@@ -1,1 +1,3 @@
 """Runs voice-agent evaluations: bridge, measure, score, record. Knows no screen."""
+
+__version__ = "0.1.0"

@@ -213,3 +213,10 @@ def exit_text(text: str) -> str | None:
 def final_responses(text: str) -> list[str]:
     """The payloads of all `<final_response>...</final_response>` in `text`."""
     return [payload.strip() for payload in _FINAL.findall(text)]
+
+
+def describe(message: Message) -> str:
+    """One line for a log: the type and its data, shortened to 64 KB."""
+    if isinstance(message.data, NoData):
+        return message.type
+    return shorten(f"{message.type} {message.data.model_dump_json(exclude_defaults=True)}", 65_536)

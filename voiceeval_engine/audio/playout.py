@@ -1,0 +1,212 @@
+"""One direction's play-out: what a bot sent, resampled as a stream, buffered against jitter, handed out a chunk a tick.
+
+The buffer also keeps the bot's events in their place between the audio, so that whoever reads turns sees events and sound in the
+order in which the listener gets them. Times are s on one monotonic clock, positions are samples at the listener's rate since the
+start. May import the standard library, numpy, soxr and `pcm`. Rules: wire page, "Audio path" and "Latency".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import soxr
+
+from voiceeval_engine.audio.pcm import Samples, is_loud
+
+Event = TypeVar("Event")
+
+DRY_SECONDS = 0.040
+MAX_SECONDS = 600.0
+STREAMED_SILENCE_SECONDS = 1.0
+_BACKLOG_SECONDS = 0.020
+_ROUNDING = 8
+"""Samples by which a resampled stream's length may differ from the exact ratio."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a sample came from: when its frame arrived, and when a listener without any buffer would have heard it."""
+
+    arrived: float
+    heard: float
+
+
+@dataclass(slots=True)
+class _Mark:
+    position: int
+    arrived: float
+    heard: float
+
+
+class Playout(Generic[Event]):
+    """`push` what arrives, `pop` one chunk a tick, `due` for the events whose place has been reached."""
+
+    def __init__(self, rate: int, chunk: int, jitter_chunks: int = 5) -> None:
+        self.dropped_seconds = 0.0
+        self._rate = rate
+        self._chunk = chunk
+        self._depth = jitter_chunks * chunk
+        self._blocks: deque[Samples] = deque()
+        self._buffered = 0
+        self._loud_until = 0
+        self._pushed = 0
+        self._popped = 0
+        self._stream: soxr.ResampleStream | None = None
+        self._in_rate = rate
+        self._stream_base = 0
+        self._stream_in = 0
+        self._playing = False
+        self._waiting_since = 0.0
+        self._last_push = float("-inf")
+        self._heard_until = float("-inf")
+        self._silent_seconds = 0.0
+        self._marks: deque[_Mark] = deque()
+        self._events: deque[tuple[int, Event]] = deque()
+
+    @property
+    def position(self) -> int:
+        """The stream position of the next sample to be handed out."""
+        return self._popped
+
+    @property
+    def holds_speech(self) -> bool:
+        """Whether loud audio is still waiting to be handed out."""
+        return self._loud_until > self._popped
+
+    def push(self, samples: Samples, rate: int, now: float) -> bool:
+        """Take one received frame (mono samples at `rate` Hz); returns whether it is loud.
+
+        Streamed silence beyond a second is not queued up behind late audio, else a bot that bursts its speech and then streams
+        silence would be heard later and later. What does not fit 10 minutes is dropped and counted.
+        """
+        if rate != self._in_rate:
+            self._end_stream()
+            self._in_rate = rate
+            self._stream = soxr.ResampleStream(rate, self._rate, 1, dtype="int16", quality="HQ") if rate != self._rate else None
+        loud = is_loud(samples)
+        seconds = samples.size / rate
+        if loud:
+            self._silent_seconds = 0.0
+        else:
+            self._silent_seconds += seconds
+            if self._silent_seconds > STREAMED_SILENCE_SECONDS and self._heard_until > now + _BACKLOG_SECONDS:
+                return False
+        if self._buffered + samples.size * self._rate / rate > MAX_SECONDS * self._rate:
+            self.dropped_seconds += seconds
+            return loud
+        heard = max(now, self._heard_until)
+        self._heard_until = heard + seconds
+        self._marks.append(_Mark(self._expected(), now, heard))
+        self._stream_in += samples.size
+        self._last_push = now
+        if not self._buffered:
+            self._waiting_since = now
+        self._append(samples if self._stream is None else self._stream.resample_chunk(samples))
+        if loud:
+            self._loud_until = self._expected()
+        return loud
+
+    def push_event(self, event: Event) -> None:
+        """Put an event behind all audio received so far."""
+        self._events.append((self._expected(), event))
+
+    def pop(self, now: float) -> Samples | None:
+        """The next chunk, padded with silence where the sound ends; None where there is nothing to play."""
+        if self._buffered < self._chunk and self._stream_in and now - self._last_push >= DRY_SECONDS:
+            self._end_stream()
+        if not self._buffered:
+            self._playing = False
+            return None
+        if not self._playing:
+            if self._buffered < self._depth and now - self._waiting_since < self._depth / self._rate:
+                return None
+            self._playing = True
+        if self._buffered < self._chunk and self._stream_in:
+            return None
+        return self._take()
+
+    def due(self) -> list[Event]:
+        """The events whose place in the audio has been reached, in order."""
+        events = self._events
+        if not events:
+            return []
+        ready: list[Event] = []
+        while events and events[0][0] <= self._popped + _ROUNDING:
+            ready.append(events.popleft()[1])
+        return ready
+
+    def take_all_events(self) -> list[Event]:
+        """All events still waiting, for the end of a conversation."""
+        ready = [event for _, event in self._events]
+        self._events.clear()
+        return ready
+
+    def interrupt(self, now: float) -> None:
+        """Drop the audio that has not been played; events that stood behind it are due at once."""
+        self._blocks.clear()
+        self._buffered = 0
+        self._popped = self._loud_until = self._pushed
+        self._restart_stream()
+        self._heard_until = now
+        self._marks.clear()
+        self._playing = False
+        self._events = deque((min(place, self._popped), event) for place, event in self._events)
+
+    def origin(self, position: int) -> Origin:
+        """Where the sample at `position` came from; only for samples of the two chunks handed out last."""
+        mark = self._marks[0]
+        for later in self._marks:
+            if later.position > position:
+                break
+            mark = later
+        return Origin(mark.arrived, max(mark.arrived, mark.heard + (position - mark.position) / self._rate))
+
+    def _expected(self) -> int:
+        """The position at which the next received sample will come out."""
+        return self._stream_base + round(self._stream_in * self._rate / self._in_rate)
+
+    def _append(self, samples: Samples) -> None:
+        if samples.size:
+            self._blocks.append(samples)
+            self._buffered += samples.size
+            self._pushed += samples.size
+
+    def _end_stream(self) -> None:
+        if self._stream is not None and self._stream_in:
+            self._append(self._stream.resample_chunk(np.empty(0, dtype=np.int16), last=True))
+        self._restart_stream()
+        self._loud_until = min(self._loud_until, self._pushed)
+
+    def _restart_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.clear()
+        self._stream_base = self._pushed
+        self._stream_in = 0
+
+    def _take(self) -> Samples:
+        first = self._blocks[0]
+        if first.size > self._chunk:
+            chunk = first[: self._chunk]
+            self._blocks[0] = first[self._chunk :]
+            taken = self._chunk
+        else:
+            parts: list[Samples] = []
+            taken = 0
+            while taken < self._chunk and self._blocks:
+                part = self._blocks.popleft()
+                if part.size > self._chunk - taken:
+                    self._blocks.appendleft(part[self._chunk - taken :])
+                    part = part[: self._chunk - taken]
+                parts.append(part)
+                taken += part.size
+            if taken < self._chunk:
+                parts.append(np.zeros(self._chunk - taken, dtype=np.int16))
+            chunk = np.concatenate(parts)
+        self._buffered -= taken
+        while len(self._marks) > 1 and self._marks[1].position <= self._popped - self._chunk:
+            self._marks.popleft()
+        self._popped += taken
+        return chunk

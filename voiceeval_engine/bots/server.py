@@ -1,0 +1,149 @@
+"""A bot's WebSocket server: one client at a time, a memory that outlives connections. And pairs of them.
+
+`BotServer` is one bot, `BotPair` an agent and a simulated user that know each other; both are async context managers, listening
+inside the block. May import its own folder and websockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+
+from voiceeval_engine.bots.conversation import BotState, Conversation, Handoff
+from voiceeval_engine.bots.memory import Memory
+from voiceeval_engine.bots.script import Attempts, Manners
+from voiceeval_engine.domains.registry import Side
+
+MAX_MESSAGE = 1 << 20
+BUSY_CODE = 1013
+BUSY_REASON = "Server already has a connected client"
+_CLOSE_SECONDS = 0.5
+
+
+class BotError(Exception):
+    """A bot cannot listen; the message names its address and says why."""
+
+
+class BotServer:
+    """One scripted bot. Without a script in its prompt it makes small talk."""
+
+    def __init__(
+        self,
+        side: Side,
+        *,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        manners: Manners | None = None,
+        attempts: Attempts | None = None,
+    ) -> None:
+        """`port` 0 takes a free one. Bots of one process share `attempts`."""
+        self._state = BotState(side, manners or Manners(), attempts or Attempts(), Memory(side))
+        self._host = host
+        self._port = port
+        self._server: Server | None = None
+        self._busy = False
+
+    @property
+    def side(self) -> Side:
+        """Which side of the conversation this bot is."""
+        return self._state.side
+
+    @property
+    def url(self) -> str:
+        """Where it listens; known once it does."""
+        return f"ws://{self._host}:{self._port}"
+
+    @property
+    def handoffs(self) -> list[Handoff]:
+        """Every answer so far with the times that the bot itself measured, oldest first."""
+        return self._state.handoffs
+
+    @property
+    def memory(self) -> Memory:
+        """Prompt, context, database and actions."""
+        return self._state.memory
+
+    def meet(self, partner: BotServer) -> None:
+        """Make `partner` the bot whose words this one hears."""
+        self._state.partner = partner.memory
+
+    async def start(self) -> None:
+        """Listen; raises BotError where the port cannot be had."""
+        try:
+            self._server = await serve(
+                self._talk,
+                self._host,
+                self._port,
+                compression=None,
+                max_size=MAX_MESSAGE,
+                ping_interval=None,
+                close_timeout=_CLOSE_SECONDS,
+            )
+        except (OSError, OverflowError) as error:
+            raise BotError(f"the {self.side} bot cannot listen on {self.url}: {error}") from error
+        self._port = next(iter(self._server.sockets)).getsockname()[1]
+
+    async def close(self) -> None:
+        """Close the connection, if any, and stop listening; at most half a second."""
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+            self._server = None
+
+    async def __aenter__(self) -> BotServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def _talk(self, socket: ServerConnection) -> None:
+        if self._busy:
+            await socket.close(BUSY_CODE, BUSY_REASON)
+            return
+        self._busy = True
+        try:
+            await Conversation(socket, self._state).run()
+        finally:
+            self._busy = False
+
+
+class BotPair:
+    """An agent and a simulated user."""
+
+    def __init__(
+        self,
+        *,
+        agent_port: int = 0,
+        user_port: int = 0,
+        agent_manners: Manners | None = None,
+        user_manners: Manners | None = None,
+        attempts: Attempts | None = None,
+    ) -> None:
+        attempts = attempts or Attempts()
+        self.agent = BotServer("agent", port=agent_port, manners=agent_manners, attempts=attempts)
+        self.user = BotServer("user", port=user_port, manners=user_manners, attempts=attempts)
+        self.agent.meet(self.user)
+        self.user.meet(self.agent)
+
+    async def start(self) -> None:
+        """Listen on both ports; raises BotError where one cannot be had."""
+        await self.agent.start()
+        try:
+            await self.user.start()
+        except BotError:
+            await self.agent.close()
+            raise
+
+    async def close(self) -> None:
+        """Close both; at most half a second."""
+        await asyncio.gather(self.agent.close(), self.user.close())
+
+    async def __aenter__(self) -> BotPair:
+        await self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()

@@ -1,0 +1,92 @@
+"""What is asked of a bot when the conversation is over: its context and a summary of what it did.
+
+Nothing a bot answers is trusted; very large answers stay text here and are read in a worker process. May import wire and offload.
+Rule: wire page, "One attempt, step by step", step 4.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from voiceeval_engine.offload import Offload
+from voiceeval_engine.wire.link import BotLink, HeavyReply, LinkError
+
+Log = logging.LoggerAdapter[logging.Logger]
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """One bot's own account. `context` is the text (or list) that it sent, None where it could not be had.
+
+    `db_text` is its database as JSON text, None unless it was asked for and came. `db_hash` is its hex digest or None.
+    """
+
+    context: str | list[Any] | None = None
+    actions: tuple[Any, ...] = ()
+    db_hash: str | None = None
+    db_text: str | None = None
+
+
+async def pull(link: BotLink, *, include_db: bool, offload: Offload, log: Log) -> Pulled:
+    """Ask one bot; every failure is a warning in the log and leaves its part empty."""
+    context: Any = None
+    try:
+        reply = await link.request("get_context_history", {})
+        context = await _heavy(reply, offload, read_context) if isinstance(reply, HeavyReply) else context_of(reply)
+        if context is None:
+            log.warning("%s bot: no context in its answer to get_context_history", link.bot)
+    except LinkError as error:
+        log.warning("%s", error)
+    try:
+        reply = await link.request("get_scenario_summary", {"include_db": include_db})
+        read = await _heavy(reply, offload, read_summary) if isinstance(reply, HeavyReply) else summary_of(reply)
+        if read is None:
+            log.warning("%s bot: its answer to get_scenario_summary is no summary", link.bot)
+        else:
+            return Pulled(context, *read)
+    except LinkError as error:
+        log.warning("%s", error)
+    return Pulled(context)
+
+
+async def _heavy(reply: HeavyReply, offload: Offload, read: Any) -> Any:
+    return await offload.run(len(reply.text), read, reply.text)
+
+
+def context_of(result: Any) -> str | list[Any] | None:
+    """The context in a `get_context_history` result: `{"context": text or list}`, or a bare list."""
+    value = result.get("context") if isinstance(result, dict) else result
+    return value if isinstance(value, str | list) else None
+
+
+def summary_of(result: Any) -> tuple[tuple[Any, ...], str | None, str | None] | None:
+    """Actions, hash and database text in a `get_scenario_summary` result; None where it is none."""
+    if not isinstance(result, dict):
+        return None
+    actions, db_hash, db = result.get("actions"), result.get("db_hash"), result.get("db")
+    return (
+        tuple(action for action in actions if isinstance(action, dict)) if isinstance(actions, list) else (),
+        db_hash if isinstance(db_hash, str) else None,
+        json.dumps(db) if isinstance(db, dict) else None,
+    )
+
+
+def read_context(text: str) -> str | list[Any] | None:
+    """`context_of` a whole `server-response` message, for the worker process."""
+    return context_of(_result(text))
+
+
+def read_summary(text: str) -> tuple[tuple[Any, ...], str | None, str | None] | None:
+    """`summary_of` a whole `server-response` message, for the worker process."""
+    return summary_of(_result(text))
+
+
+def _result(text: str) -> Any:
+    try:
+        data = json.loads(text)["data"]
+        return data["d"] if isinstance(data, dict) else None
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return None

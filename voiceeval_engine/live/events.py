@@ -1,0 +1,204 @@
+"""Every step of the engine as a typed event: what the journal holds and what every view is a fold of.
+
+An event carries plain values only, shortened to what a view needs. `seq` and `time` are given by the journal when it is written.
+May import the standard library and pydantic only. Rules: console page, "Two processes", and artifacts page, "Journal".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+Side = Literal["agent", "user"]
+MAX_TEXT = 4000
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    seq: int = 0
+    time: float = 0.0
+    """Wall clock, s since the epoch."""
+
+
+class _AttemptEvent(_Event):
+    scenario: str
+    attempt: int
+    """1 for the first attempt in this invocation."""
+
+
+class RunStarted(_Event):
+    """One invocation begins. `scenarios` is its queue, in order; `pairs` are the bots' URLs, agent first."""
+
+    type: Literal["run_started"] = "run_started"
+    session: str
+    scenarios: list[str]
+    pairs: list[tuple[str, str]]
+    inactivity_timeout: float
+    min_agent_turns: int
+
+
+class AttemptStarted(_AttemptEvent):
+    """A pair (0-based) takes a scenario: set-up begins. `number` is its place in the queue, from 1."""
+
+    type: Literal["attempt_started"] = "attempt_started"
+    pair: int
+    number: int
+    max_duration: float
+
+
+class ConversationStarted(_AttemptEvent):
+    """Both bots are set up and connected; audio runs from here."""
+
+    type: Literal["conversation_started"] = "conversation_started"
+
+
+class Speaking(_AttemptEvent):
+    """A bot says that it begins (`on`) or ends speaking; `at` is s on the conversation's clock, as in all below."""
+
+    type: Literal["speaking"] = "speaking"
+    side: Side
+    on: bool
+    at: float
+
+
+class Words(_AttemptEvent):
+    """Words that a bot is speaking."""
+
+    type: Literal["words"] = "words"
+    side: Side
+    text: str
+    at: float
+
+
+class ToolCalled(_AttemptEvent):
+    """A bot called a tool; `applied` where it changed the bot's database."""
+
+    type: Literal["tool_called"] = "tool_called"
+    side: Side
+    name: str
+    applied: bool
+    at: float
+
+
+class Interrupted(_AttemptEvent):
+    """A bot dropped what it was saying."""
+
+    type: Literal["interrupted"] = "interrupted"
+    side: Side
+    at: float
+
+
+class TurnEnded(_AttemptEvent):
+    """A turn is settled. `latency_ms` stands on an agent turn that answered the user."""
+
+    type: Literal["turn_ended"] = "turn_ended"
+    side: Side
+    text: str
+    start: float
+    end: float
+    latency_ms: float | None = None
+
+
+class ConversationEnded(_AttemptEvent):
+    """No more audio: why, after how long (s)."""
+
+    type: Literal["conversation_ended"] = "conversation_ended"
+    stop_reason: str
+    duration: float
+    turns: int
+
+
+class AttemptDiscarded(_AttemptEvent):
+    """The attempt does not count. `retry_in` is the pause (s) before the next one, None where there is none."""
+
+    type: Literal["attempt_discarded"] = "attempt_discarded"
+    reason: str
+    moved_to: str | None = None
+    retry_in: float | None = None
+    tokens: int = 0
+
+
+class ScenarioScored(_AttemptEvent):
+    """The scenario has its `metrics.json`. The two verdicts are None for "N/A"; `signals` holds every computed one."""
+
+    type: Literal["scenario_scored"] = "scenario_scored"
+    verdict: bool | None
+    task_verdict: bool | None
+    failed_signals: list[str]
+    signals: dict[str, bool]
+    stalled: bool
+    stop_reason: str
+    turns: int
+    latencies: list[float]
+    tokens: int
+    retries: int
+    duration: float
+
+
+class ScenarioNotRun(_AttemptEvent):
+    """No attempt gave a result; `attempt` is the last one made, 0 where there was none."""
+
+    type: Literal["scenario_not_run"] = "scenario_not_run"
+    reason: str
+
+
+class Logged(_Event):
+    """A line of the engine's log."""
+
+    type: Literal["logged"] = "logged"
+    level: Literal["INFO", "WARNING", "ERROR"]
+    message: str
+
+
+class RunEnded(_Event):
+    """The invocation is over. `complete` is true when every queued scenario has a result; `files` are what to look at."""
+
+    type: Literal["run_ended"] = "run_ended"
+    complete: bool
+    reason: str
+    files: list[str]
+
+
+Event = (
+    RunStarted
+    | AttemptStarted
+    | ConversationStarted
+    | Speaking
+    | Words
+    | ToolCalled
+    | Interrupted
+    | TurnEnded
+    | ConversationEnded
+    | AttemptDiscarded
+    | ScenarioScored
+    | ScenarioNotRun
+    | Logged
+    | RunEnded
+)
+
+_adapter: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
+
+
+class BadEvent(Exception):
+    """A line or object that is no event of this version."""
+
+
+def parse_event(line: str | bytes) -> Event:
+    """One line of a journal; raises BadEvent."""
+    try:
+        return _adapter.validate_json(line)
+    except ValidationError as error:
+        raise BadEvent(str(error.errors(include_url=False, include_input=False)[:1])) from error
+
+
+def clip(text: str) -> str:
+    """Text as an event may carry it: at most 4,000 characters, without lone surrogates."""
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    return clean if len(clean) <= MAX_TEXT else clean[: MAX_TEXT - 1] + "…"
+
+
+def to_line(event: Event, seq: int, time: float) -> str:
+    """The event as one line of a journal, without the newline."""
+    return event.model_copy(update={"seq": seq, "time": time}).model_dump_json()

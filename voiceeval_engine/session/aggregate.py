@@ -1,0 +1,251 @@
+"""The aggregate of a run: scenarios go in one at a time in any order, rates and names in queue order come out.
+
+Live scenarios and those loaded from disk go through the same call. Holds no file access: values in, values out.
+Rules: scoring page ("Stalls", "Aggregation"), artifacts page ("While a verdict is out") of the specification. May
+import the standard library and this folder only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from voiceeval_engine.session.metrics import (
+    PENDING_REASON,
+    BadMetrics,
+    ContextLoader,
+    ScenarioMetrics,
+    TokenCount,
+    count_agent_responses,
+    latency_stats,
+    no_context,
+    parse_metrics,
+    passes,
+)
+
+AGENT_DISCONNECTED = "[AGENT_DISCONNECTED]"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`k` of `n`; n is never 0 in a report."""
+
+    k: int
+    n: int
+
+    @property
+    def percent(self) -> float:
+        """0 to 100."""
+        return 100.0 * self.k / self.n
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One counted scenario. `assertions` holds each natural-language assertion's outcome, `judge_failed` a failed call."""
+
+    name: str
+    metrics: ScenarioMetrics
+    assertions: tuple[bool, ...] = ()
+    judge_failed: bool = False
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """A run's aggregate. Names and entries are in queue order; a rate whose bucket is empty is None, a domain without
+    one is absent.
+
+    `unreadable` holds (name, reason). `latency` is `latency_stats` over every measurement in ms, all but the count -1
+    without any. `duration` is the sum of the conversations in s. Domain rates are sorted by domain.
+    """
+
+    entries: tuple[Entry, ...]
+    min_agent_turns: int
+    total_turns: int
+    duration: float
+    latency: Mapping[str, float]
+    agent_tokens: TokenCount
+    user_tokens: TokenCount
+    success: Rate | None
+    task_success: Rate | None
+    action_match: Rate | None
+    db_state: Rate | None
+    db_state_assertion: Rate | None
+    nl_assertion: Rate | None
+    judge_score_mean: float | None
+    judge_score_count: int
+    judge_passed: Rate | None
+    clean_exit: Rate | None
+    success_by_domain: Mapping[str, Rate]
+    task_success_by_domain: Mapping[str, Rate]
+    db_state_by_domain: Mapping[str, Rate]
+    nl_assertion_by_domain: Mapping[str, Rate]
+    db_state_assertion_by_domain: Mapping[str, Rate]
+    stalled: tuple[str, ...] = ()
+    judge_failed: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    agent_disconnected: tuple[str, ...] = ()
+    unreadable: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class RunAggregate:
+    """Collects scenarios. What it reports depends on what was added, never on the order of adding.
+
+    `queue_order` names the scenarios as they were queued; others follow by name. `min_agent_turns` is the floor of this
+    run (0 = off).
+    """
+
+    queue_order: Sequence[str] = ()
+    min_agent_turns: int = 2
+    _entries: dict[str, Entry] = field(default_factory=dict)
+    _pending: set[str] = field(default_factory=set)
+    _unreadable: dict[str, str] = field(default_factory=dict)
+
+    def add(
+        self,
+        name: str,
+        metrics: Any,
+        judge_result: Any = None,
+        *,
+        scenario_directory: str | None = None,
+        context_loader: ContextLoader = no_context,
+    ) -> None:
+        """Count a scenario; a second call for the same name replaces the first.
+
+        `metrics` and `judge_result` are what `metrics.json` and `judge_result.json` hold (None: no judge).
+        `scenario_directory` replaces the one in `metrics` where the session has moved. `context_loader` gives the
+        agent's context if the floor needs it. A verdict still pending keeps the scenario out of everything but
+        `pending`. Never raises: bad values end in `unreadable`.
+        """
+        self.discard(name)
+        judge = judge_result if isinstance(judge_result, Mapping) else {}
+        if judge.get("reason") == PENDING_REASON:
+            self._pending.add(name)
+            return
+        try:
+            parsed = parse_metrics(metrics)
+            if parsed.stalled:
+                parsed = parse_metrics(on_own_merits(parsed.raw, self.min_agent_turns, context_loader))
+        except BadMetrics as error:
+            self._unreadable[name] = str(error)
+            return
+        if scenario_directory is not None:
+            parsed = parse_metrics({**parsed.raw, "scenario_directory": scenario_directory})
+        self._entries[name] = Entry(
+            name=name,
+            metrics=parsed,
+            assertions=passes(judge.get("nl_assertion_verdicts")),
+            judge_failed=str(judge.get("reason")).startswith("Error:"),
+        )
+
+    def discard(self, name: str) -> None:
+        """Forget a scenario, because it runs again."""
+        self._entries.pop(name, None)
+        self._pending.discard(name)
+        self._unreadable.pop(name, None)
+
+    def report(self) -> RunReport:
+        """The aggregate of what was added so far."""
+        entries = [self._entries[name] for name in self._ordered(self._entries)]
+        scored = [entry for entry in entries if not entry.metrics.stalled]
+        latencies = [record.latency_ms for entry in entries for record in entry.metrics.latencies]
+        scores = [entry.metrics.judge_score for entry in scored if entry.metrics.judge_score is not None]
+        return RunReport(
+            entries=tuple(entries),
+            min_agent_turns=self.min_agent_turns,
+            total_turns=sum(entry.metrics.total_turns for entry in entries),
+            duration=sum(entry.metrics.scenario_duration for entry in entries),
+            latency=latency_stats(latencies) if latencies else dict.fromkeys(latency_stats([]), -1) | {"count": 0},
+            agent_tokens=sum((entry.metrics.agent_tokens for entry in entries), TokenCount()),
+            user_tokens=sum((entry.metrics.user_tokens for entry in entries), TokenCount()),
+            success=_rate(entries, _success),
+            task_success=_rate(entries, _task_success),
+            action_match=_rate(scored, lambda entry: _one(entry.metrics.is_action_match)),
+            db_state=_rate(scored, _db_state),
+            db_state_assertion=_rate(scored, _db_state_assertions),
+            nl_assertion=_rate(scored, _nl_assertions),
+            judge_score_mean=sum(scores) / len(scores) if scores else None,
+            judge_score_count=len(scores),
+            judge_passed=_rate(scored, lambda entry: _one(entry.metrics.judge_passed)),
+            clean_exit=_rate(scored, lambda entry: _one(entry.metrics.clean_exit)),
+            success_by_domain=_by_domain(entries, _success),
+            task_success_by_domain=_by_domain(entries, _task_success),
+            db_state_by_domain=_by_domain(scored, _db_state),
+            nl_assertion_by_domain=_by_domain(scored, _nl_assertions),
+            db_state_assertion_by_domain=_by_domain(scored, _db_state_assertions),
+            stalled=tuple(entry.name for entry in entries if entry.metrics.stalled),
+            judge_failed=tuple(entry.name for entry in entries if entry.judge_failed),
+            pending=tuple(self._ordered(self._pending)),
+            agent_disconnected=tuple(entry.name for entry in entries if entry.metrics.stop_reason == AGENT_DISCONNECTED),
+            unreadable=tuple((name, self._unreadable[name]) for name in self._ordered(self._unreadable)),
+        )
+
+    def _ordered(self, names: Iterable[str]) -> list[str]:
+        place = {name: index for index, name in reversed(list(enumerate(self.queue_order)))}
+        return sorted(names, key=lambda name: (place.get(name, len(place)), name))
+
+
+def on_own_merits(metrics: Mapping[str, Any], min_agent_turns: int, context_loader: ContextLoader) -> Mapping[str, Any]:
+    """A stalled scenario's metrics as they stand under this floor: unchanged below it, else with both verdicts derived
+    again.
+
+    The flag is dropped and the verdicts come from `success_breakdown`; without a readable one nothing changes.
+    """
+    if min_agent_turns > 0:
+        count = count_agent_responses(metrics, context_loader)
+        if count is None or count < min_agent_turns:
+            return metrics
+    breakdown = metrics.get("success_breakdown")
+    if not isinstance(breakdown, Mapping):
+        return metrics
+    passed, failed = breakdown.get("passed"), breakdown.get("failed")
+    if not isinstance(passed, list) or not isinstance(failed, list):
+        return metrics
+    derived = {key: value for key, value in metrics.items() if key != "insufficient_agent_turns"}
+    derived["is_successful"] = not failed if passed or failed else "N/A"
+    if passed or failed:
+        derived["is_task_successful"] = all(signal == "clean_exit" for signal in failed)
+    else:
+        derived.pop("is_task_successful", None)
+    return derived
+
+
+_Outcomes = Callable[[Entry], tuple[bool, ...]]
+
+
+def _one(verdict: bool | None) -> tuple[bool, ...]:
+    return () if verdict is None else (verdict,)
+
+
+def _success(entry: Entry) -> tuple[bool, ...]:
+    return _one(entry.metrics.is_successful)
+
+
+def _task_success(entry: Entry) -> tuple[bool, ...]:
+    return _one(entry.metrics.is_task_successful)
+
+
+def _db_state(entry: Entry) -> tuple[bool, ...]:
+    return _one(entry.metrics.db_state_match)
+
+
+def _db_state_assertions(entry: Entry) -> tuple[bool, ...]:
+    return entry.metrics.assertions
+
+
+def _nl_assertions(entry: Entry) -> tuple[bool, ...]:
+    return entry.assertions
+
+
+def _rate(entries: Iterable[Entry], outcomes: _Outcomes) -> Rate | None:
+    found = [outcome for entry in entries for outcome in outcomes(entry)]
+    return Rate(sum(found), len(found)) if found else None
+
+
+def _by_domain(entries: Iterable[Entry], outcomes: _Outcomes) -> dict[str, Rate]:
+    buckets: dict[str, list[Entry]] = {}
+    for entry in entries:
+        buckets.setdefault(entry.name.split("__", 1)[0], []).append(entry)
+    rates = {domain: _rate(buckets[domain], outcomes) for domain in sorted(buckets)}
+    return {domain: rate for domain, rate in rates.items() if rate is not None}

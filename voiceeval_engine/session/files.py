@@ -1,0 +1,124 @@
+"""Files written whole or not at all, JSON that any reader can parse, and errors that say which file is bad and why.
+
+Rules: artifacts page of the specification ("We write every file whole or not at all", ASCII-escaped JSON). May import
+the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+_MAX_DEPTH = 100
+_MAX_INT_BITS = 4096
+"""Python refuses to print an integer of more than 4,300 digits, and so would every writer of ours."""
+
+
+class UnreadableFile(Exception):
+    """A file that should hold JSON does not. `reason` is short, without the path; `missing` is true where there is no file."""
+
+    def __init__(self, path: Path, reason: str, *, missing: bool = False) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+        self.missing = missing
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class UnwritableValue(ValueError):
+    """A value cannot be written as JSON that every reader parses (NaN, infinity, an object of no JSON type, too deep)."""
+
+
+def write_atomic(path: Path, data: bytes | str) -> None:
+    """Replace `path` by `data`, so that a reader or a crash at any moment finds the old file or the new one, whole.
+
+    Text becomes UTF-8; a lone surrogate (bots send them) becomes its escape. Raises OSError; nothing is left behind
+    then.
+    """
+    raw = data.encode(errors="backslashreplace") if isinstance(data, str) else data
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(raw)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
+    """Write `value` atomically as ASCII-escaped JSON without a final newline, as the reference does.
+
+    Raises UnwritableValue for what is not JSON (NaN and infinity included), OSError for what the disk refuses.
+    """
+    try:
+        text = json.dumps(value, indent=indent, allow_nan=False)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UnwritableValue(f"{path.name}: {error}") from error
+    write_atomic(path, text)
+
+
+def read_json(path: Path) -> Any:
+    """The value that a JSON file holds. Raises UnreadableFile whenever it holds none; NaN and infinity are none."""
+    try:
+        text = path.read_bytes().decode()
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except FileNotFoundError:
+        raise UnreadableFile(path, "no such file", missing=True) from None
+    except OSError as error:
+        raise UnreadableFile(path, error.strerror or "cannot be read") from error
+    except UnicodeDecodeError as error:
+        raise UnreadableFile(path, f"not UTF-8 at byte {error.start}") from error
+    except RecursionError as error:
+        raise UnreadableFile(path, "nested too deeply") from error
+    except ValueError as error:
+        raise UnreadableFile(path, str(error)) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a lost power supply. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def json_safe(value: Any, depth: int = 0) -> Any:
+    """A copy of foreign data that `write_json` accepts: what JSON has no form for becomes its text, what is too deep a note."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= _MAX_INT_BITS else hex(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if depth >= _MAX_DEPTH:
+        return "[nested too deeply]"
+    if isinstance(value, Mapping):
+        return {str(json_safe(key, depth + 1)): json_safe(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_safe(item, depth + 1) for item in value]
+    return repr(value)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is no finite number")
+    return value

@@ -1,0 +1,119 @@
+"""The names of everything in a session directory, and the two operations that depend on names alone: making a session,
+moving an attempt aside.
+
+Rules: artifacts page of the specification ("Session directory", "Scenario directory"). May import the standard library
+and this folder only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from voiceeval_engine.session.files import sync_folder
+
+TIMESTAMP_FORMAT = "%Y%m%d_%H%M%S"
+SESSION_PREFIX = "eval_"
+KILLED_INFIX = ".killed."
+KILLED_MARKER = "__KILLED__"
+MAX_NAME_BYTES = 255
+
+EVALUATION_LOG = "evaluation_log.txt"
+RUN_ARGS = "run_args.json"
+ALL_METRICS = "all_metrics.json"
+ALL_LATENCIES = "all_latencies.csv"
+ALL_SUMMARY = "all_summary.txt"
+JOURNAL = "events.jsonl"
+LOCK = "session.lock"
+ENGINE_LOG = "engine.log"
+
+METRICS = "metrics.json"
+JUDGE_RESULT = "judge_result.json"
+FINAL_RESPONSE = "final_agent_response.json"
+DB_HASH = "final_scenario_db_hash.txt"
+CONVERSATION_LOG = "conversation_log.txt"
+CONVERSATION_SEGLST = "conversation_log.seglst.json"
+RECORDING = "conversation_log.wav"
+BRIDGE_LOG = "bridge_log.txt"
+TIMING = "timing.json"
+TRACE_METRICS = "trace_metrics.json"
+AGENT_LOGS = "bot_logs_agent"
+USER_LOGS = "bot_logs_user"
+LLM_CONTEXT = "llm_context.json"
+SCENARIO_CONFIG = "scenario_config"
+
+_HASH_CHARS = 12
+
+
+def create_session_dir(output_dir: Path, now: datetime) -> tuple[Path, str]:
+    """Make `<output_dir>/eval_<ts>` exclusively and return it with its timestamp.
+
+    `now` is local wall-clock time; a second that is taken is skipped for the next free one. Raises OSError when the
+    folder cannot be made.
+    """
+    output_dir.mkdir(parents=True, exist_ok=True)
+    moment = now
+    while True:
+        timestamp = moment.strftime(TIMESTAMP_FORMAT)
+        session = output_dir / f"{SESSION_PREFIX}{timestamp}"
+        try:
+            session.mkdir()
+        except FileExistsError:
+            moment += timedelta(seconds=1)
+        else:
+            return session, timestamp
+
+
+def session_dir(output_dir: Path, timestamp: str) -> Path:
+    """Where the session of that timestamp lies, whether it is there or not."""
+    return output_dir / f"{SESSION_PREFIX}{timestamp}"
+
+
+def scenario_dir(session: Path, scenario: str) -> Path:
+    """Where the evidence of a scenario's accepted attempt lies."""
+    return session / scenario
+
+
+def is_killed(name: str) -> bool:
+    """Whether a folder of that name is an attempt that was moved aside."""
+    return KILLED_INFIX in name
+
+
+def retry_tag(number: int, timestamp: str) -> str:
+    """The tag of the attempt that the automatic retry `number` (from 1) discards; `timestamp` is when the run started.
+
+    What a resume moves aside has that timestamp alone as its tag.
+    """
+    return f"autoretry{number}.{timestamp}"
+
+
+def killed_name(scenario: str, tag: str, copy: int = 1) -> str:
+    """`<scenario>.killed.<tag>`, at most 255 bytes: a longer one has the end of its scenario name replaced by a hash.
+
+    `copy` above 1 makes further names for the same scenario and tag.
+    """
+    suffix = f"{KILLED_INFIX}{tag}" + (f".{copy}" if copy > 1 else "")
+    room = MAX_NAME_BYTES - len(suffix.encode())
+    raw = scenario.encode()
+    if len(raw) <= room:
+        return scenario + suffix
+    digest = hashlib.sha256(raw).hexdigest()[:_HASH_CHARS]
+    kept = raw[: room - _HASH_CHARS - 1].decode(errors="ignore")
+    return f"{kept}~{digest}{suffix}"
+
+
+def move_aside(attempt: Path, tag: str) -> Path:
+    """Rename an attempt's folder to its killed name, drop an empty `__KILLED__` in it, return the new path.
+
+    The name is made unique, nothing is overwritten. Only the holder of the session's lock may call this. Raises
+    OSError.
+    """
+    copy = 1
+    while os.path.lexists(target := attempt.with_name(killed_name(attempt.name, tag, copy))):
+        copy += 1
+    attempt.rename(target)
+    (target / KILLED_MARKER).touch()
+    sync_folder(attempt.parent)
+    return target

@@ -1,0 +1,223 @@
+"""The three `all_*` files: a report of a run as the text, the table and the list that other people's scripts read.
+
+Rules: artifacts page of the specification ("Session directory", "all_summary.txt"); every space and blank line counts.
+May import the standard library and this folder only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from voiceeval_engine.session import layout
+from voiceeval_engine.session.aggregate import Entry, Rate, RunReport
+from voiceeval_engine.session.files import json_safe, write_atomic, write_json
+from voiceeval_engine.session.metrics import TokenCount, latency_stats
+
+_DOUBLE = "=" * 80
+_SINGLE = "-" * 80
+_Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class SummaryNotes:
+    """What the runner knows and no `metrics.json` tells. `did_not_run` holds (name, reason), the others names, in queue order."""
+
+    did_not_run: tuple[tuple[str, str], ...] = ()
+    rerun_by_hand: tuple[str, ...] = ()
+    not_in_run: tuple[str, ...] = ()
+
+
+def render_summary(report: RunReport, *, queued: int, timestamp: str, notes: SummaryNotes | None = None) -> str:
+    """The text of `all_summary.txt`. `queued` is the number of scenarios in the queue, `timestamp` the session's."""
+    lines = [
+        "EVALUATION SUMMARY",
+        _DOUBLE,
+        "",
+        f"Total Scenarios: {queued}",
+        f"Total Duration: {report.duration / 60:.1f}mins",
+        f"Total Turns: {report.total_turns}",
+        "",
+        "Per-Scenario Results:",
+        _SINGLE,
+    ]
+    for entry in report.entries:
+        lines += ["", *_scenario(entry)]
+    lines += ["", "", "Overall Latency Statistics:", _SINGLE, f"  Total Measurements: {report.latency['count']}"]
+    lines += _latency_lines(report.latency, "  ")
+    warnings = _stall_warning(report, timestamp) + _further_warnings(report, notes or SummaryNotes())
+    if warnings:
+        lines += ["", "", *warnings]
+    lines += ["", "", *_rates(report), *_tokens(report), *_domains(report)]
+    return "\n".join(lines) + "\n"
+
+
+def render_latencies_csv(report: RunReport) -> str:
+    """The text of `all_latencies.csv`: texts always quoted, latencies in ms with one decimal, line feeds."""
+    rows = ["Scenario,User_Transcript,Agent_Transcript,Latency_ms"]
+    for entry in report.entries:
+        for record in entry.metrics.latencies:
+            texts = (entry.name, record.user_transcript, record.agent_transcript)
+            quoted = ",".join('"' + text.replace('"', '""') + '"' for text in texts)
+            rows.append(f"{quoted},{record.latency_ms:.1f}")
+    return "\n".join(rows) + "\n"
+
+
+def write_aggregates(session: Path, report: RunReport, *, summary: str | None = None) -> None:
+    """Write `all_metrics.json` and `all_latencies.csv`, and `all_summary.txt` where `summary` is given (scripts take
+    that file as "finished"). Raises OSError.
+    """
+    write_json(session / layout.ALL_METRICS, [json_safe(entry.metrics.raw) for entry in report.entries])
+    write_atomic(session / layout.ALL_LATENCIES, render_latencies_csv(report))
+    if summary is not None:
+        write_atomic(session / layout.ALL_SUMMARY, summary)
+
+
+def wilson_interval(k: int, n: int) -> tuple[float, float]:
+    """The 95 % Wilson score interval of k successes in n trials, within 0..1; (0, 1) when n is 0.
+
+    Raises ValueError unless 0 <= k <= n.
+    """
+    if not 0 <= k <= n:
+        raise ValueError(f"{k} of {n} is no rate")
+    if n == 0:
+        return 0.0, 1.0
+    share, z2 = k / n, _Z95 * _Z95
+    centre = share + z2 / (2 * n)
+    spread = _Z95 * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    scale = 1 + z2 / n
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+def _scenario(entry: Entry) -> list[str]:
+    metrics = entry.metrics
+    lines = [f"====== {entry.name} ======:", f"  Is successful: {_verdict(metrics.is_successful)}"]
+    if metrics.is_task_successful is not None:
+        lines.append(f"  Is task-successful (excl. clean_exit): {metrics.is_task_successful}")
+    lines.append(f"    Action-list match: {_verdict(metrics.is_action_match)}")
+    if metrics.db_state_match is not None:
+        lines.append(f"    DB-state match: {metrics.db_state_match}")
+    if metrics.db_state_assertion_pass_rate is not None:
+        lines.append(f"    DB-state-assertion pass rate: {100 * metrics.db_state_assertion_pass_rate:.2f}%")
+    if metrics.nl_assertion_pass_rate is not None:
+        lines.append(f"    NL-assertion pass rate: {100 * metrics.nl_assertion_pass_rate:.2f}%")
+    if metrics.judge_score is not None:
+        lines.append(f"    Judge score: {metrics.judge_score:.2f}")
+    if metrics.judge_passed is not None:
+        lines.append(f"    Judge passed: {metrics.judge_passed}")
+    if metrics.failed_signals:
+        lines.append(f"    Failed signals: {', '.join(metrics.failed_signals)}")
+    lines.append(f"  Turns: {metrics.total_turns}")
+    if metrics.stalled:
+        lines.append("  [COUNTED AS FAILURE: insufficient agent turns / stalled — excluded from per-signal rates]")
+    lines.append(f"  Duration: {metrics.scenario_duration:.1f}s")
+    if metrics.scenario_duration > 0:
+        lines.append(f"  Turns/min: {metrics.total_turns / (metrics.scenario_duration / 60):.1f}")
+    lines.append(f"  Latency Measurements: {len(metrics.latencies)}")
+    if metrics.latencies:
+        lines += _latency_lines(latency_stats([record.latency_ms for record in metrics.latencies]), "    ")
+    return lines
+
+
+def _verdict(value: bool | None) -> str:
+    return "N/A" if value is None else str(value)
+
+
+def _latency_lines(stats: Mapping[str, float], indent: str) -> list[str]:
+    return [f"{indent}{label}: {stats[f'{label.lower()}_ms']:.1f}ms" for label in ("Mean", "P50", "P95", "Min", "Max")]
+
+
+def _stall_warning(report: RunReport, timestamp: str) -> list[str]:
+    if not report.stalled:
+        return []
+    floor = report.min_agent_turns
+    return [
+        f"WARNING: {len(report.stalled)} scenario(s) had fewer than {floor} agent turn(s) (likely stalled LLM / server hang) "
+        "and were counted as failures.",
+        f"Stalled scenarios: {', '.join(report.stalled)}",
+        f"Run with --resume {timestamp} --min-agent-turns {floor} to retry them.",
+    ]
+
+
+def _further_warnings(report: RunReport, notes: SummaryNotes) -> list[str]:
+    named = (
+        (report.judge_failed, "judge call(s) failed and were scored 0.0"),
+        (_with_reasons(notes.did_not_run), "scenario(s) did not run"),
+        (_with_reasons(report.unreadable), "scenario(s) could not be read and are in no rate"),
+        (report.pending, "verdict(s) are still pending and in no rate"),
+        (notes.rerun_by_hand, "scenario(s) were re-run by hand"),
+        (report.agent_disconnected, "conversation(s) ended because the agent disconnected"),
+        (notes.not_in_run, "scenario(s) on disk are not in this run"),
+    )
+    return [f"WARNING: {len(names)} {what}: {', '.join(names)}" for names, what in named if names]
+
+
+def _with_reasons(pairs: Iterable[tuple[str, str]]) -> Sequence[str]:
+    return [f"{name} ({reason})" for name, reason in pairs]
+
+
+def _rates(report: RunReport) -> list[str]:
+    if report.success is None:
+        lines = ["Overall Success Rate: N/A (no scenarios had any applicable signal)"]
+    else:
+        overall = f"{_percent(report.success)} ({_of(report.success)} scenarios"
+        lines = [f"Overall Success Rate: {overall} — strict conjunction across all applicable signals)"]
+        if report.task_success is not None:
+            task = f"{_percent(report.task_success)} ({_of(report.task_success)} scenarios)"
+            lines.append(f"Task Success Rate (excl. clean_exit): {task}")
+    lines += ["", "Per-signal pass rates:"]
+    before_judge = (
+        ("Action-list match:           ", report.action_match, "scenarios"),
+        ("DB-State match:              ", report.db_state, "scenarios"),
+        ("DB-State-Assertion pass:     ", report.db_state_assertion, "predicates"),
+        ("NL-Assertion pass:           ", report.nl_assertion, "assertions"),
+    )
+    after_judge = (
+        ("Judge passed (>= threshold): ", report.judge_passed, "scenarios"),
+        ("Clean exit: ", report.clean_exit, "scenarios"),
+    )
+    lines += _signal_lines(before_judge)
+    if report.judge_score_mean is not None:
+        mean = f"{report.judge_score_mean:.3f} (across {report.judge_score_count} scenarios)"
+        lines.append(f"  Judge score mean:            {mean}")
+    return lines + _signal_lines(after_judge)
+
+
+def _signal_lines(rates: Iterable[tuple[str, Rate | None, str]]) -> list[str]:
+    return [f"  {label}{rate.percent:6.2f}% ({_of(rate)} {unit})" for label, rate, unit in rates if rate is not None]
+
+
+def _percent(rate: Rate) -> str:
+    return f"{rate.percent:.2f}%"
+
+
+def _of(rate: Rate) -> str:
+    return f"{rate.k}/{rate.n}"
+
+
+def _tokens(report: RunReport) -> list[str]:
+    sides = (("agent", report.agent_tokens), ("user", report.user_tokens))
+    if all(count == TokenCount() for _, count in sides):
+        return []
+    lines = ["", "", "Token Usage:", _SINGLE]
+    for side, count in sides:
+        numbers = f"prompt={count.prompt:,}, completion={count.completion:,}, total={count.total:,}"
+        lines.append(f"  {side}: {count.n_calls} call(s), {numbers}")
+    return [*lines, f"  Run total: {report.agent_tokens.total + report.user_tokens.total:,} tokens"]
+
+
+def _domains(report: RunReport) -> list[str]:
+    blocks = (
+        ("Per-Domain Success Rate:", report.success_by_domain),
+        ("Per-Domain Task Success Rate (excl. clean_exit):", report.task_success_by_domain),
+        ("Per-Domain DB-State Match Rate:", report.db_state_by_domain),
+        ("Per-Domain NL-Assertion Pass Rate:", report.nl_assertion_by_domain),
+        ("Per-Domain DB-State-Assertion Pass Rate:", report.db_state_assertion_by_domain),
+    )
+    lines: list[str] = []
+    for title, rates in blocks:
+        if len(rates) > 1:
+            lines += ["", title, _SINGLE, *(f"  {domain}: {_percent(rate)} ({_of(rate)})" for domain, rate in rates.items())]
+    return ["", *lines] if lines else []
