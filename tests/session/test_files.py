@@ -21,7 +21,7 @@ json_values = st.recursive(
     max_leaves=12,
 )
 python_values = st.recursive(
-    st.none() | st.integers() | st.floats() | st.text(st.characters()) | st.binary() | st.just(2**20000) | st.complex_numbers(),
+    st.none() | st.integers() | st.floats() | st.text(st.characters()) | st.binary() | st.just(2**13000) | st.complex_numbers(),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.tuples(inner, inner)
@@ -38,7 +38,7 @@ def test_json_comes_back_as_it_was_written(tmp_path: Path, value: Any) -> None:
     write_json(path, value)
     assert read_json(path) == value
     assert path.read_bytes().isascii()
-    assert os.listdir(tmp_path) == ["value.json"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["value.json"]
 
 
 @relaxed
@@ -48,7 +48,7 @@ def test_anything_made_safe_can_be_written(tmp_path: Path, value: Any) -> None:
     read_json(tmp_path / "value.json")
 
 
-def test_json_looks_like_the_references() -> None:
+def test_what_json_has_no_form_for_takes_the_nearest() -> None:
     assert json_safe({1: (2, 3), "x": math.nan}) == {"1": [2, 3], "x": "nan"}
 
 
@@ -66,7 +66,7 @@ def test_what_is_not_json_is_refused_and_the_old_file_stays(tmp_path: Path, valu
     with pytest.raises(UnwritableValue, match=r"value\.json"):
         write_json(path, value)
     assert path.read_text() == "1"
-    assert os.listdir(tmp_path) == ["value.json"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["value.json"]
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
@@ -83,7 +83,7 @@ def test_a_disk_that_refuses_leaves_the_old_file_and_no_other(
         with pytest.raises(OSError, match="No space"):
             write_atomic(path, "new")
     assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["value.txt"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["value.txt"]
 
 
 def test_a_lone_surrogate_in_a_text_is_written_as_its_escape(tmp_path: Path) -> None:

@@ -108,4 +108,5 @@ def _table(timbre: Timbre, vowel: int) -> Samples:
         frequency = harmonic * timbre.pitch
         gain = sum(1.0 / (1.0 + ((frequency - formant) / 120.0) ** 2) for formant in _FORMANTS[vowel]) + 0.02
         wave += gain / harmonic**0.5 * np.sin(harmonic * angle + harmonic * harmonic * 0.7)
-    return (wave * (PEAK / np.max(np.abs(wave)))).astype(np.float32)
+    table: Samples = (wave * (PEAK / np.max(np.abs(wave)))).astype(np.float32)
+    return table

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -122,7 +121,6 @@ class Conversation:
         shadow: Shadow | None,
         pacer: Pacer,
         offload: Offload,
-        executor: Executor,
         emit: Emit,
         log: Log,
     ) -> None:
@@ -132,7 +130,6 @@ class Conversation:
         self._shadow = shadow
         self._pacer = pacer
         self._offload = offload
-        self._executor = executor
         self._emit = emit
         self._log = log
         self._loop = asyncio.get_running_loop()
@@ -162,7 +159,7 @@ class Conversation:
         try:
             await self._connect()
             self._recorder = Recorder(
-                self._settings.recording, self._settings.sample_rate, self._settings.chunk_seconds, self._executor
+                self._settings.recording, self._settings.sample_rate, self._settings.chunk_seconds, self._offload.threads
             )
             self._emit(events.ConversationStarted(scenario=self._scenario.name, attempt=self._attempt))
             if self._shadow is not None:

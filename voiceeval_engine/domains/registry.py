@@ -21,6 +21,10 @@ class DomainError(Exception):
     """A domain, tool or function is not there, or a domain module cannot be loaded; the message says which."""
 
 
+class ToolRefused(Exception):
+    """A tool will not do what it was asked for; the message is what its caller is told."""
+
+
 @dataclass(frozen=True)
 class Tool:
     """`call(db, **arguments)` returns a JSON-able result and may change `db` in place.
@@ -79,7 +83,7 @@ def load_domain(name: str, module: str | None = None) -> Domain:
             domain = points[0].load()
     except DomainError:
         raise
-    except Exception as error:  # noqa: BLE001 - a domain module is foreign code and may raise anything
+    except Exception as error:
         raise DomainError(f"domain {name!r}: its module cannot be loaded: {error!r}") from error
     if not isinstance(domain, Domain):
         raise DomainError(f"domain {name!r}: its module's DOMAIN is not a voiceeval_engine Domain")

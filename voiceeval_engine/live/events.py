@@ -199,6 +199,6 @@ def clip(text: str) -> str:
     return clean if len(clean) <= MAX_TEXT else clean[: MAX_TEXT - 1] + "…"
 
 
-def to_line(event: Event, seq: int, time: float) -> str:
+def to_line(event: Event) -> str:
     """The event as one line of a journal, without the newline."""
-    return event.model_copy(update={"seq": seq, "time": time}).model_dump_json()
+    return event.model_dump_json()

@@ -100,3 +100,5 @@ class Scenario:
     noise: NoiseConfig | None = None
     sync: bool = False
     embedded: bool = False
+    tool_module: str | None = None
+    """The Python module of the domain's tools, where its pack names one; other processes load the domain by it."""

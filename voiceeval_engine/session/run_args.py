@@ -104,7 +104,7 @@ def _forms(secret: str) -> tuple[str, ...]:
 
 def _keys_in(invocation: Invocation) -> list[str]:
     keys = [invocation.parsed_args.get(_KEY_NAME)]
-    for argument, following in zip(invocation.argv, [*invocation.argv[1:], ""], strict=True):
+    for argument, following in zip(invocation.argv, (*invocation.argv[1:], ""), strict=False):
         if argument == _KEY_OPTION:
             keys.append(following)
         elif argument.startswith(f"{_KEY_OPTION}="):

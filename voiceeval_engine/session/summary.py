@@ -113,8 +113,8 @@ def _scenario(entry: Entry) -> list[str]:
     if metrics.stalled:
         lines.append("  [COUNTED AS FAILURE: insufficient agent turns / stalled — excluded from per-signal rates]")
     lines.append(f"  Duration: {metrics.scenario_duration:.1f}s")
-    if metrics.scenario_duration > 0:
-        lines.append(f"  Turns/min: {metrics.total_turns / (metrics.scenario_duration / 60):.1f}")
+    if (minutes := metrics.scenario_duration / 60) > 0:
+        lines.append(f"  Turns/min: {metrics.total_turns / minutes:.1f}")
     lines.append(f"  Latency Measurements: {len(metrics.latencies)}")
     if metrics.latencies:
         lines += _latency_lines(latency_stats([record.latency_ms for record in metrics.latencies]), "    ")

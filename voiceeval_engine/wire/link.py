@@ -298,7 +298,7 @@ def _is_loopback(url: str) -> bool:
 
 
 def _close_sentence(ws: ClientConnection) -> str:
-    code, reason = ws.close_code, ws.close_reason
+    code, reason = ws.close_code, rtvi.shorten(ws.close_reason or "")
     if code == _BUSY_CODE:
         return f"the bot is busy with another client (1013 {reason})"
     if code in (None, 1006):
@@ -315,4 +315,4 @@ def _sentence(error: BaseException) -> str:
         return f"no answer within {OPEN_TIMEOUT:g} s"
     if isinstance(error, InvalidURI):
         return f"the URL cannot be used: {error}"
-    return str(error) or type(error).__name__
+    return rtvi.shorten(str(error)) or type(error).__name__

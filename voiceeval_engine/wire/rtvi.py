@@ -136,8 +136,11 @@ class Message:
 
 
 def shorten(text: str, limit: int = 200) -> str:
-    """At most `limit` characters of `text`, saying how many were left out."""
-    return text if len(text) <= limit else f"{text[:limit]}... ({len(text) - limit} more characters)"
+    """At most `limit` characters of `text`, saying how many were left out; control characters are shown as escapes."""
+    cut = text[:limit]
+    if not cut.isprintable():
+        cut = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in cut)
+    return cut if len(text) <= limit else f"{cut}... ({len(text) - limit} more characters)"
 
 
 def parse_envelope(text: str) -> Envelope:

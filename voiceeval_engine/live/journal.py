@@ -1,0 +1,118 @@
+"""The journal `events.jsonl`: one JSON object a line, written as events happen, readable while it grows and after any crash.
+
+`Journal` stamps events with a sequence number and the time, hands them to listeners in the process and appends them to the file from a
+thread. May import the standard library and `events`. Rule: artifacts page, "Journal".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+
+from voiceeval_engine.live.events import BadEvent, Event, parse_event, to_line
+
+_FLUSH_SECONDS = 0.1
+
+Listener = Callable[[Event], None]
+
+
+@dataclass
+class JournalReading:
+    """What reading a journal met besides events."""
+
+    bad_lines: int = 0
+    last_seq: int = 0
+
+
+class Journal:
+    """The one writer of a session's journal. Use it in the event loop; `close` writes what is left."""
+
+    def __init__(self, path: Path, executor: Executor) -> None:
+        self.error: OSError | None = None
+        self._path = path
+        self._executor = executor
+        self._listeners: list[Listener] = []
+        self._waiting: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Future[None] | None = None
+        reading = JournalReading()
+        for _ in read_events(path, reading):
+            pass
+        self._seq = reading.last_seq
+        self._start_line = _needs_newline(path)
+
+    def listen(self, listener: Listener) -> None:
+        """Also hand every event to `listener`, in the event loop."""
+        self._listeners.append(listener)
+
+    def emit(self, event: Event) -> None:
+        """Stamp an event, hand it to the listeners, write it within a tenth of a second."""
+        self._seq += 1
+        stamped = event.model_copy(update={"seq": self._seq, "time": time.time()})
+        for listener in self._listeners:
+            listener(stamped)
+        self._waiting.append(to_line(stamped))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush)
+
+    async def close(self) -> None:
+        """Write what waits. An error of the disk is kept in `error`, it never raises."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._writing is not None:
+            await self._writing
+        if self._waiting:
+            self._flush()
+        if self._writing is not None:
+            await self._writing
+
+    def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._writing is not None and not self._writing.done():
+            self._timer = loop.call_later(_FLUSH_SECONDS, self._flush)
+            return
+        lines, self._waiting, self._timer = self._waiting, [], None
+        self._writing = loop.run_in_executor(self._executor, self._append, lines)
+
+    def _append(self, lines: list[str]) -> None:
+        text = "\n".join(lines) + "\n"
+        try:
+            with self._path.open("ab") as file:
+                file.write(("\n" + text if self._start_line else text).encode())
+        except OSError as error:
+            self.error = error
+        else:
+            self._start_line = False
+
+
+def read_events(path: Path, reading: JournalReading) -> Iterator[Event]:
+    """The events of a journal in order, none where there is no file; lines that are no events are counted in `reading`."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        for line in file:
+            if not line.strip():
+                continue
+            try:
+                event = parse_event(line)
+            except BadEvent:
+                reading.bad_lines += 1
+                continue
+            reading.last_seq = max(reading.last_seq, event.seq)
+            yield event
+
+
+def _needs_newline(path: Path) -> bool:
+    """Whether the file lacks a final newline, because a crash cut its last line."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-1, 2)
+            return file.read(1) != b"\n"
+    except OSError:
+        return False

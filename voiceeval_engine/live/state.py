@@ -1,0 +1,196 @@
+"""The fold: a run as its watchers see it, made from events alone.
+
+`RunState.apply` takes one event and says which areas changed, so that a view draws only those. Plain values in, plain values out; time
+is what the events carry. May import the standard library and `events`. Rule: console page, "Two processes" and "Panes".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from voiceeval_engine.live import events
+
+Area = Literal["run", "queue", "transcript", "latency", "trouble", "log"]
+Status = Literal["queued", "setting up", "talking", "scoring", "retrying", "passed", "failed", "no verdict", "stalled", "not run"]
+ENDED: frozenset[Status] = frozenset({"passed", "failed", "no verdict", "stalled", "not run"})
+SCORED: frozenset[Status] = ENDED - {"not run"}
+
+
+@dataclass(frozen=True)
+class Discarded:
+    """An attempt that does not count, and why."""
+
+    attempt: int
+    reason: str
+    tokens: int
+
+
+@dataclass
+class ScenarioState:
+    """One scenario's place in the run. Latencies in ms, durations in s, `since` wall clock."""
+
+    name: str
+    number: int
+    status: Status = "queued"
+    attempt: int = 0
+    pair: int | None = None
+    since: float = 0.0
+    turns: int = 0
+    latencies: list[float] = field(default_factory=list)
+    stop_reason: str | None = None
+    reason: str | None = None
+    verdict: bool | None = None
+    task_verdict: bool | None = None
+    failed_signals: tuple[str, ...] = ()
+    signals: dict[str, bool] = field(default_factory=dict)
+    retries: int = 0
+    tokens: int = 0
+    duration: float = 0.0
+    discarded: list[Discarded] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Count:
+    """`k` of `n`."""
+
+    k: int
+    n: int
+
+
+class RunState:
+    """All that is known of a run. Read its fields; only `apply` changes them."""
+
+    def __init__(self) -> None:
+        self.session = ""
+        self.pairs: tuple[tuple[str, str], ...] = ()
+        self.started = 0.0
+        self.now = 0.0
+        self.inactivity_timeout = 0.0
+        self.min_agent_turns = 0
+        self.scenarios: dict[str, ScenarioState] = {}
+        self.ended: events.RunEnded | None = None
+
+    def apply(self, event: events.Event) -> frozenset[Area]:
+        """Fold one event in; returns the areas that changed. Events of unknown scenarios or older attempts change nothing."""
+        self.now = max(self.now, event.time)
+        if isinstance(event, events.RunStarted):
+            self._start(event)
+            return frozenset({"run", "queue"})
+        if isinstance(event, events.RunEnded):
+            self.ended = event
+            return frozenset({"run"})
+        if isinstance(event, events.Logged):
+            return frozenset({"log"})
+        scenario = self.scenarios.get(event.scenario)
+        if scenario is None or event.attempt < scenario.attempt:
+            return frozenset()
+        return self._apply_to(scenario, event)
+
+    def count(self, *statuses: Status) -> int:
+        """How many scenarios are in one of these."""
+        by_status = Counter(scenario.status for scenario in self.scenarios.values())
+        return sum(by_status[status] for status in statuses)
+
+    @property
+    def done(self) -> int:
+        """Scenarios that have ended, run or not."""
+        return self.count(*ENDED)
+
+    @property
+    def success(self) -> Count:
+        """Scenarios with a passing verdict, of those with a verdict."""
+        verdicts = [scenario.verdict for scenario in self._scored() if scenario.verdict is not None]
+        return Count(sum(verdicts), len(verdicts))
+
+    @property
+    def task_success(self) -> Count:
+        """As `success`, clean exits aside."""
+        verdicts = [scenario.task_verdict for scenario in self._scored() if scenario.task_verdict is not None]
+        return Count(sum(verdicts), len(verdicts))
+
+    def signal(self, name: str) -> Count:
+        """One signal over the scenarios that have it; stalled ones are in no signal's rate."""
+        verdicts = [each.signals[name] for each in self._scored() if name in each.signals and each.status != "stalled"]
+        return Count(sum(verdicts), len(verdicts))
+
+    @property
+    def latencies(self) -> list[float]:
+        """Every measurement of accepted and running attempts, in ms."""
+        return [value for scenario in self.scenarios.values() for value in scenario.latencies]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of accepted attempts."""
+        return sum(scenario.tokens for scenario in self._scored())
+
+    def eta(self, now: float) -> float | None:
+        """Seconds left at the rate so far (done scenarios over the time since the start); None while nothing is done."""
+        done, left = self.done, len(self.scenarios) - self.done
+        elapsed = now - self.started
+        return elapsed / done * left if done and elapsed > 0 else None
+
+    def _scored(self) -> list[ScenarioState]:
+        return [scenario for scenario in self.scenarios.values() if scenario.status in SCORED]
+
+    def _start(self, event: events.RunStarted) -> None:
+        self.session = event.session
+        self.pairs = tuple(event.pairs)
+        self.started = event.time
+        self.inactivity_timeout = event.inactivity_timeout
+        self.min_agent_turns = event.min_agent_turns
+        self.scenarios = {name: ScenarioState(name, number) for number, name in enumerate(event.scenarios, start=1)}
+        self.ended = None
+
+    def _apply_to(self, scenario: ScenarioState, event: events.Event) -> frozenset[Area]:
+        match event:
+            case events.AttemptStarted():
+                scenario.status, scenario.attempt, scenario.pair = "setting up", event.attempt, event.pair
+                scenario.since, scenario.turns, scenario.latencies = event.time, 0, []
+                return frozenset({"queue", "latency"})
+            case events.ConversationStarted():
+                scenario.status, scenario.since = "talking", event.time
+                return frozenset({"queue"})
+            case events.TurnEnded():
+                scenario.turns += 1
+                if event.latency_ms is None:
+                    return frozenset({"queue", "transcript"})
+                scenario.latencies.append(event.latency_ms)
+                return frozenset({"queue", "transcript", "latency"})
+            case events.Speaking() | events.Words() | events.ToolCalled() | events.Interrupted():
+                return frozenset({"transcript"})
+            case events.ConversationEnded():
+                scenario.status, scenario.stop_reason = "scoring", event.stop_reason
+                return frozenset({"queue"})
+            case events.AttemptDiscarded():
+                scenario.discarded.append(Discarded(event.attempt, event.reason, event.tokens))
+                scenario.status, scenario.turns, scenario.latencies = "retrying", 0, []
+                return frozenset({"queue", "trouble", "latency"})
+            case events.ScenarioNotRun():
+                scenario.status, scenario.reason, scenario.turns, scenario.latencies = "not run", event.reason, 0, []
+                return frozenset({"run", "queue", "trouble", "latency"})
+            case events.ScenarioScored():
+                self._score(scenario, event)
+                return frozenset({"run", "queue", "trouble", "latency"})
+            case _:
+                return frozenset()
+
+    @staticmethod
+    def _score(scenario: ScenarioState, event: events.ScenarioScored) -> None:
+        if event.stalled:
+            scenario.status = "stalled"
+        elif event.verdict is None:
+            scenario.status = "no verdict"
+        else:
+            scenario.status = "passed" if event.verdict else "failed"
+        scenario.verdict, scenario.task_verdict = event.verdict, event.task_verdict
+        scenario.failed_signals, scenario.signals = tuple(event.failed_signals), dict(event.signals)
+        scenario.stop_reason, scenario.turns, scenario.latencies = event.stop_reason, event.turns, list(event.latencies)
+        scenario.tokens, scenario.retries, scenario.duration = event.tokens, event.retries, event.duration
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """`sorted[int(n * share)]`, as everywhere in a session; None for no values."""
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else None

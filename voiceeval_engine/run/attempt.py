@@ -1,0 +1,121 @@
+"""One attempt at one scenario on one pair: set-up, conversation, and why it does not count where it does not.
+
+May import lower floors and `options`, `finish`. Rules: wire page, "One attempt, step by step"; running page, "Automatic retry".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from voiceeval_engine.audio.noise import Noise
+from voiceeval_engine.bridge.conversation import Conversation, ConversationSettings, Outcome
+from voiceeval_engine.bridge.pacer import Pacer
+from voiceeval_engine.bridge.setup import Pair, SetupFailed, set_up
+from voiceeval_engine.bridge.sync import Shadow
+from voiceeval_engine.domains.registry import load_domain
+from voiceeval_engine.live import events
+from voiceeval_engine.offload import Offload
+from voiceeval_engine.run.finish import write_config
+from voiceeval_engine.run.logs import Log
+from voiceeval_engine.run.options import RunOptions
+from voiceeval_engine.scenarios.model import Scenario
+from voiceeval_engine.session import layout
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What all attempts of a run share."""
+
+    options: RunOptions
+    pacer: Pacer
+    offload: Offload
+    emit: Callable[[events.Event], None]
+
+
+@dataclass(frozen=True)
+class AttemptResult:
+    """`failure` says why the attempt does not count, None where it does. `began` is the loop's time at the conversation's connection."""
+
+    outcome: Outcome | None
+    failure: str | None
+    began: float
+
+    @property
+    def turns(self) -> int:
+        return len(self.outcome.turns) if self.outcome is not None else 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that both sides used."""
+        return sum(count.total for count in self.outcome.tokens.values()) if self.outcome is not None else 0
+
+
+async def run_attempt(shop: Workshop, scenario: Scenario, number: int, pair: Pair, folder: Path, log: Log) -> AttemptResult:
+    """Run attempt `number` in `folder`, which is there. Trouble with bots ends in `failure`.
+
+    Raises NoiseError and DomainError where the scenario cannot be run anywhere, OSError where the session cannot be written.
+    """
+    options, loop = shop.options, asyncio.get_running_loop()
+    noise = await _load_noise(shop, scenario)
+    shadow = Shadow(scenario, load_domain(scenario.domain, scenario.tool_module)) if scenario.sync else None
+    began = loop.time()
+    try:
+        await set_up(scenario, pair, shadow, log)
+        await shop.offload.run(len(str(scenario.expected_scenario_db or "")), write_config, folder, scenario)
+        await asyncio.sleep(options.pause)
+        began = loop.time()
+        conversation = Conversation(
+            scenario,
+            number,
+            pair,
+            ConversationSettings(
+                chunk_seconds=options.audio_chunk_in_seconds,
+                sample_rate=options.output_sample_rate,
+                duration=options.duration or scenario.max_duration,
+                inactivity_timeout=options.inactivity_timeout,
+                policy=options.conversation_end_policy,
+                recording=folder / layout.RECORDING,
+            ),
+            noise=noise,
+            shadow=shadow,
+            pacer=shop.pacer,
+            offload=shop.offload,
+            emit=shop.emit,
+            log=log,
+        )
+        outcome = await conversation.run()
+    except SetupFailed as error:
+        log.warning("%s", error)
+        return AttemptResult(None, str(error), began)
+    return AttemptResult(outcome, _failure(outcome), began)
+
+
+def _failure(outcome: Outcome) -> str | None:
+    """Why a conversation does not count though it ran: the simulator's fault, or an agent that was lost before it did anything."""
+    if outcome.stop_reason == "[USER_DISCONNECTED]":
+        return "simulator lost: the user bot's connection ended during the conversation"
+    if outcome.stop_reason == "[AGENT_DISCONNECTED]" and not outcome.turns:
+        return "the agent bot's connection was lost before any turn"
+    return None
+
+
+async def _load_noise(shop: Workshop, scenario: Scenario) -> Noise | None:
+    config = scenario.noise
+    if config is None:
+        return None
+    return await shop.offload.run(
+        0,
+        Noise.load,
+        rate=shop.options.output_sample_rate,
+        seed=zlib.crc32(scenario.name.encode()),
+        files=[Path(file) for file in config.noise_files],
+        gain_db=config.gain_db,
+        max_seconds=config.max_noise_duration,
+        random_offset=config.random_offset,
+        white_noise=config.random_white_noise,
+        white_noise_db=config.white_noise_db,
+    )

@@ -1,0 +1,156 @@
+"""From a finished conversation to its evidence on disk and its metrics: one function, run in a thread or in the worker process.
+
+Everything is written before `metrics.json`, because its presence is what makes an attempt count. May import lower floors only. Rules:
+artifacts page, "Scenario directory"; wire page, "One attempt", step 5.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voiceeval_engine.bridge.conversation import Outcome
+from voiceeval_engine.bridge.ending import Policy
+from voiceeval_engine.domains.registry import Db, Domain, DomainError, load_domain
+from voiceeval_engine.domains.state import db_hash
+from voiceeval_engine.scenarios.model import Scenario
+from voiceeval_engine.scoring.score import AttemptRecord, ScoredAttempt, score_attempt
+from voiceeval_engine.session import evidence, layout
+from voiceeval_engine.session.files import UnreadableFile, read_json, write_json
+from voiceeval_engine.session.metrics import LatencyRecord, TurnRecord
+
+_CONTEXT_WEIGHT = 8
+"""Python literals parse about this many times slower than JSON."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How to score; `spent` is the time in s from the conversation's connection to the call of `finish`."""
+
+    policy: Policy
+    inactivity_timeout: float
+    min_agent_turns: int
+    strict_match: bool
+    retry_reasons: tuple[str, ...]
+    spent: float
+
+
+def weight(scenario: Scenario, outcome: Outcome) -> int:
+    """The size of the work in bytes, to choose between thread and worker process."""
+    sizes = [len(pulled.db_text or "") + _CONTEXT_WEIGHT * len(pulled.context or "") for pulled in outcome.pulled.values()]
+    return max(sizes) + len(str(scenario.expected_scenario_db or ""))
+
+
+def write_config(folder: Path, scenario: Scenario) -> None:
+    """Write `scenario_config/`."""
+    expected, expected_user = scenario.expected_scenario_db, scenario.expected_user_db
+    evidence.write_scenario_config(
+        folder,
+        evidence.ScenarioConfig(
+            name=scenario.name,
+            domain=scenario.domain,
+            description=scenario.description,
+            max_duration=scenario.max_duration,
+            noise_config=None if scenario.noise is None else scenario.noise.to_dict(),
+            ignore_capitalization=scenario.ignore_capitalization,
+            ignore_punctuation=scenario.ignore_punctuation,
+            clean_text=scenario.clean_text,
+            disallow_extra_items=scenario.disallow_extra_items,
+            success_signals=scenario.success_signals,
+            user_prompt=scenario.user_prompt,
+            agent_prompt=scenario.agent_prompt,
+            user_tools=scenario.user_tools,
+            agent_tools=scenario.agent_tools,
+            reference_answer=scenario.reference_answer,
+            db_state_assertions=scenario.db_state_assertions,
+            nl_assertions=scenario.nl_assertions,
+            initialization_actions=scenario.initialization_actions,
+            expected_db_hash=None if expected is None else db_hash(expected),
+            expected_user_db_hash=None if expected_user is None else db_hash(expected_user),
+        ),
+    )
+
+
+def write_evidence(folder: Path, scenario: Scenario, outcome: Outcome, chunk_seconds: float) -> list[Any]:
+    """Write all that the conversation left; returns the prediction, as `final_agent_response.json` holds it."""
+    latencies = {handoff.agent: handoff.latency_ms for handoff in outcome.handoffs}
+    segments = tuple(
+        evidence.LogSegment(
+            start=turn.start_tick * chunk_seconds,
+            end=(turn.end_tick + 1) * chunk_seconds,
+            role=turn.side,
+            text=turn.text,
+            latency_ms=latencies.get(index),
+        )
+        for index, turn in enumerate(outcome.turns)
+    )
+    log = evidence.ConversationLog(outcome.started_at.isoformat(), outcome.ended_at.isoformat(), outcome.stop_reason, segments)
+    agent, user = outcome.pulled["agent"], outcome.pulled["user"]
+    evidence.write_conversation_log(folder, log)
+    evidence.write_seglst(folder, scenario.name, segments)
+    prediction = evidence.final_response(agent.actions, user.actions, outcome.final_responses)
+    evidence.write_final_response(folder, prediction)
+    evidence.write_db_hashes(folder, agent.db_hash, user.db_hash)
+    evidence.write_llm_context(folder, "agent", evidence.parse_context(agent.context))
+    evidence.write_llm_context(folder, "user", evidence.parse_context(user.context))
+    write_json(folder / layout.TIMING, outcome.timing)
+    return prediction
+
+
+def finish(folder: Path, scenario: Scenario, outcome: Outcome, chunk_seconds: float, scoring: Scoring) -> ScoredAttempt:
+    """Write the evidence, score it, write `metrics.json`; returns what was scored. Raises OSError."""
+    began = time.monotonic()
+    prediction = write_evidence(folder, scenario, outcome, chunk_seconds)
+    agent, user = outcome.pulled["agent"], outcome.pulled["user"]
+    record = AttemptRecord(
+        turns=tuple(
+            TurnRecord(outcome.moment(turn.end).isoformat(timespec="microseconds"), turn.side, turn.text) for turn in outcome.turns
+        ),
+        latencies=tuple(
+            LatencyRecord(outcome.turns[each.user].text, outcome.turns[each.agent].text, round(each.latency_ms, 3))
+            for each in outcome.handoffs
+        ),
+        duration_seconds=round(outcome.duration_seconds, 6),
+        scenario_directory=str(folder),
+        scenario_duration=round(scoring.spent + time.monotonic() - began, 6),
+        stop_reason=outcome.stop_reason,
+        simulator_end_reported=outcome.simulator_reported,
+        conversation_end_policy=scoring.policy,
+        inactivity_timeout_seconds=scoring.inactivity_timeout,
+        agent_tokens=outcome.tokens["agent"],
+        user_tokens=outcome.tokens["user"],
+        prediction=prediction,
+        db_hash=agent.db_hash,
+        agent_db=_database(agent.db_text),
+        user_db=_database(user.db_text),
+        retry_reasons=scoring.retry_reasons,
+        trace_metrics=_trace_metrics(folder),
+    )
+    scored = score_attempt(
+        record, scenario, _domain(scenario), min_agent_turns=scoring.min_agent_turns, strict_match=scoring.strict_match
+    )
+    write_json(folder / layout.METRICS, scored.metrics)
+    return scored
+
+
+def _database(text: str | None) -> Db | None:
+    return None if text is None else json.loads(text)
+
+
+def _domain(scenario: Scenario) -> Domain | None:
+    try:
+        return load_domain(scenario.domain, scenario.tool_module)
+    except DomainError:
+        return None
+
+
+def _trace_metrics(folder: Path) -> Any:
+    for path in (folder / layout.TRACE_METRICS, folder / layout.AGENT_LOGS / layout.TRACE_METRICS):
+        try:
+            return read_json(path)
+        except UnreadableFile:
+            continue
+    return None

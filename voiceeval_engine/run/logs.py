@@ -1,0 +1,121 @@
+"""Logs of a run: `evaluation_log.txt` for people and their searches, one `bridge_log.txt` an attempt for everything else.
+
+Records go through one queue to one thread, so no log line ever waits for a disk in the event loop. Bots' words arrive here already
+shown as escapes; the formatter makes sure. May import the standard library and session's names. Rule: artifacts page, `evaluation_log.txt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+from collections.abc import Callable
+from concurrent.futures import Future
+from logging.handlers import QueueHandler, QueueListener
+from pathlib import Path
+from typing import Literal
+
+from voiceeval_engine.live import events
+from voiceeval_engine.session import layout
+
+Log = logging.LoggerAdapter[logging.Logger]
+
+_FORMAT = "%(asctime)s | %(filename)s:%(funcName)s:%(lineno)d | [%(levelname)s]: %(message)s"
+_CLOSED = "voiceeval_closed"
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__(_FORMAT, "%Y-%m-%d %H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record).translate(_CONTROL)
+
+
+class _Router(logging.Handler):
+    """Writes each record to the files of its logger; runs in the listener's thread."""
+
+    def __init__(self, evaluation_log: Path) -> None:
+        super().__init__(logging.DEBUG)
+        self.evaluation_log = _file_handler(evaluation_log)
+        self.attempts: dict[str, logging.Handler] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        closed: Future[None] | None = getattr(record, _CLOSED, None)
+        if closed is not None:
+            self.attempts.pop(record.name).close()
+            closed.set_result(None)
+            return
+        attempt = self.attempts.get(record.name)
+        if attempt is not None:
+            attempt.handle(record)
+        if attempt is None or record.levelno >= logging.WARNING:
+            self.evaluation_log.handle(record)
+
+
+class RunLogs:
+    """Opens the evaluation log of a session; `attempt` opens an attempt's. `close` writes what is queued and closes all files."""
+
+    def __init__(self, session: Path, emit: Callable[[events.Event], None]) -> None:
+        self._queue: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+        self._router = _Router(session / layout.EVALUATION_LOG)
+        self._listener = QueueListener(self._queue, self._router, respect_handler_level=False)
+        self._emit = emit
+        self.run: Log = logging.LoggerAdapter(self._logger("voiceeval.run", logging.INFO), {})
+        self._listener.start()
+
+    def attempt(self, scenario: str, number: int, folder: Path) -> Log:
+        """A log that goes to the attempt's `bridge_log.txt`; its warnings go to the evaluation log too, naming the scenario."""
+        name = f"voiceeval.attempt.{scenario}#{number}"
+        self._router.attempts[name] = _file_handler(folder / layout.BRIDGE_LOG)
+        return _AttemptLog(self._logger(name, logging.DEBUG), {"scenario": scenario})
+
+    async def end_attempt(self, log: Log) -> None:
+        """Close the attempt's file, once what is queued for it has been written."""
+        closed: Future[None] = Future()
+        self._queue.put(logging.makeLogRecord({"name": log.logger.name, _CLOSED: closed}))
+        await asyncio.wrap_future(closed)
+
+    def close(self) -> None:
+        self._listener.stop()
+        for handler in (self._router.evaluation_log, *self._router.attempts.values()):
+            handler.close()
+
+    def _logger(self, name: str, level: int) -> logging.Logger:
+        """A logger of this run only: it is not registered, so nothing outlives the run."""
+        logger = logging.Logger(name, level)
+        logger.addHandler(QueueHandler(self._queue))
+        logger.addHandler(_ToEvents(self._emit))
+        return logger
+
+
+class _AttemptLog(logging.LoggerAdapter[logging.Logger]):
+    def process(self, msg: str, kwargs: dict[str, object]) -> tuple[str, dict[str, object]]:  # type: ignore[override]
+        return f"[{(self.extra or {})['scenario']}] {msg}", kwargs
+
+
+class _ToEvents(logging.Handler):
+    """The run's lines and every attempt's warnings as events, for the views."""
+
+    def __init__(self, emit: Callable[[events.Event], None]) -> None:
+        super().__init__(logging.INFO)
+        self._emit = emit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING and record.name != "voiceeval.run":
+            return
+        level: Literal["INFO", "WARNING", "ERROR"]
+        level = "INFO" if record.levelno < logging.WARNING else "WARNING" if record.levelno < logging.ERROR else "ERROR"
+        self._emit(events.Logged(level=level, message=events.clip(record.getMessage())))
+
+
+class _LogFile(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the standard library's name
+        """A line that cannot be written is lost; the evidence that matters reports a full disk itself."""
+
+
+def _file_handler(path: Path) -> logging.Handler:
+    handler = _LogFile(path, encoding="utf-8", errors="replace")
+    handler.setFormatter(_Formatter())
+    return handler

@@ -1,0 +1,292 @@
+"""The run: one queue, one worker a pair, one conversation at a time on each, retries, evidence, aggregates, an orderly end.
+
+One scenario's trouble is never another's: whatever raises, the run goes on. May import everything below. Rules: running page,
+"Automatic retry", "Stopping"; artifacts page, `evaluation_log.txt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from voiceeval_engine.audio.noise import NoiseError
+from voiceeval_engine.bridge.pacer import Pacer
+from voiceeval_engine.bridge.setup import Pair
+from voiceeval_engine.domains.registry import DomainError
+from voiceeval_engine.live import events
+from voiceeval_engine.live.journal import Journal
+from voiceeval_engine.offload import Offload
+from voiceeval_engine.run.attempt import AttemptResult, Workshop, run_attempt
+from voiceeval_engine.run.finish import Scoring, finish, weight, write_evidence
+from voiceeval_engine.run.logs import RunLogs
+from voiceeval_engine.run.options import RunOptions
+from voiceeval_engine.run.results import rewrite_aggregates, scored_event
+from voiceeval_engine.run.retry import Decision, RetryPolicy, decide
+from voiceeval_engine.scenarios.model import Scenario, ScenarioError
+from voiceeval_engine.session import layout
+from voiceeval_engine.session.run_args import Invocation, append_invocation
+from voiceeval_engine.session.summary import SummaryNotes
+
+AGGREGATE_SECONDS = 3.0
+_RULE = "=" * 80
+
+
+class Scenarios(Protocol):
+    """Where scenarios come from; `get` may take long and raises ScenarioError."""
+
+    def get(self, name: str) -> Scenario: ...
+
+
+class Runner:
+    """Runs `names` once. `run` returns whether every one of them has a result."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        scenarios: Scenarios,
+        names: Sequence[str],
+        argv: Sequence[str],
+        listeners: Sequence[Callable[[events.Event], None]] = (),
+    ) -> None:
+        self._options = options
+        self._scenarios = scenarios
+        self._names = tuple(names)
+        self._argv = tuple(argv)
+        self._pairs = [Pair(number, *urls) for number, urls in enumerate(options.pairs)]
+        self._queue = deque(enumerate(self._names, start=1))
+        self._attempts: dict[str, int] = {}
+        self._not_run: dict[str, str] = {}
+        self._scored: set[str] = set()
+        self._result_bytes = 0
+        self._stopping: asyncio.Event = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._offload = Offload()
+        self.session, self._timestamp = layout.create_session_dir(options.output_dir, datetime.now())
+        self._journal = Journal(self.session / layout.JOURNAL, self._offload.threads)
+        for listener in listeners:
+            self._journal.listen(listener)
+        self._logs = RunLogs(self.session, self._journal.emit)
+        self._log = self._logs.run
+        self._shop = Workshop(options, Pacer(options.audio_chunk_in_seconds), self._offload, self._journal.emit)
+
+    def stop(self) -> None:
+        """End now: conversations in progress are dropped, what is finished is aggregated."""
+        self._stopping.set()
+
+    async def run(self) -> bool:
+        """Run the queue to its end or to `stop`; raises OSError when the session cannot be written."""
+        handled = self._handle_signals()
+        try:
+            self._begin()
+            aggregating = asyncio.create_task(self._keep_aggregates(), name="aggregates")
+            await self._work()
+            aggregating.cancel()
+            await asyncio.gather(aggregating, return_exceptions=True)
+            await self._aggregate(finished=True)
+            return self._end()
+        finally:
+            for signum in handled:
+                asyncio.get_running_loop().remove_signal_handler(signum)
+            await self._journal.close()
+            self._logs.close()
+            self._offload.close()
+
+    def _begin(self) -> None:
+        options, names = self._options, list(self._names)
+        self._journal.emit(
+            events.RunStarted(
+                session=str(self.session),
+                scenarios=names,
+                pairs=[(pair.agent_url, pair.user_url) for pair in self._pairs],
+                inactivity_timeout=options.inactivity_timeout,
+                min_agent_turns=options.min_agent_turns,
+            )
+        )
+        started_at = datetime.now().isoformat(timespec="seconds")
+        invocation = Invocation(started_at, self._argv, options.parsed_args(), self._names)
+        warning = append_invocation(self.session, invocation)
+        if warning is not None:
+            self._log.warning("%s", warning)
+        self._log.info("Queued %d scenario(s): %s", len(names), names)
+        self._log.info("%d scenario(s) to run, %d already completed.", len(names), 0)
+
+    async def _work(self) -> None:
+        """Until the queue is empty and every worker idle, or until told to stop."""
+        workers = [asyncio.create_task(self._serve(pair), name=f"pair {pair.number + 1}") for pair in self._pairs]
+        stop = asyncio.create_task(self._stopping.wait())
+        everything = asyncio.gather(*workers)
+        either: set[asyncio.Future[Any]] = {everything, stop}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        for task in (*workers, stop):
+            task.cancel()
+        await asyncio.gather(everything, stop, return_exceptions=True)
+
+    async def _serve(self, pair: Pair) -> None:
+        while self._queue:
+            number, name = self._queue.popleft()
+            try:
+                await self._run_scenario(number, name, pair)
+            except (ScenarioError, DomainError, NoiseError) as error:
+                self._did_not_run(name, str(error))
+            except OSError as error:
+                self._did_not_run(name, f"the session cannot be written: {error}")
+            except Exception as error:  # noqa: BLE001 - one scenario's trouble never ends the run
+                self._log.exception("scenario %s: unexpected error", name)
+                self._did_not_run(name, f"unexpected error: {error!r}")
+
+    async def _run_scenario(self, number: int, name: str, pair: Pair) -> None:
+        scenario = await self._offload.run(0, self._scenarios.get, name)
+        policy = RetryPolicy(self._options.auto_resume_on_stale, self._options.max_auto_retries)
+        folder = layout.scenario_dir(self.session, name)
+        reasons: list[str] = []
+        self._log.info("%s", _RULE)
+        self._log.info("Starting Scenario %d/%d: %s", number, len(self._names), name)
+        self._log.info("%s", _RULE)
+        while True:
+            attempt = len(reasons) + 1
+            self._attempts[name] = attempt
+            folder.mkdir()
+            log = self._logs.attempt(name, attempt, folder)
+            self._journal.emit(
+                events.AttemptStarted(
+                    scenario=name, attempt=attempt, pair=pair.number, number=number, max_duration=self._duration(scenario)
+                )
+            )
+            try:
+                result = await run_attempt(self._shop, scenario, attempt, pair, folder, log)
+                decision = decide(policy, len(reasons), failure=result.failure, turns=result.turns)
+                if decision.kind == "keep":
+                    await self._keep(scenario, attempt, folder, result, decision, tuple(reasons))
+                    return
+                if result.outcome is not None:
+                    chunk = self._options.audio_chunk_in_seconds
+                    await self._offload.run(
+                        weight(scenario, result.outcome), write_evidence, folder, scenario, result.outcome, chunk
+                    )
+            finally:
+                await self._logs.end_attempt(log)
+            if decision.kind == "give_up":
+                self._did_not_run(name, decision.reason, tokens=result.tokens)
+                return
+            reasons.append(decision.reason)
+            await self._retry(name, attempt, folder, decision.reason, result.tokens)
+
+    async def _keep(
+        self, scenario: Scenario, attempt: int, folder: Path, result: AttemptResult, decision: Decision, reasons: tuple[str, ...]
+    ) -> None:
+        options, outcome = self._options, result.outcome
+        if outcome is None:
+            raise ValueError("an attempt without an outcome cannot be kept")
+        if decision.reason:
+            self._log.warning(
+                "AUTO-RETRY EXHAUSTED: %s: %s (already retried %d/%d); keeping this attempt.",
+                scenario.name, decision.reason, len(reasons), options.max_auto_retries,
+            )  # fmt: skip
+        scoring = Scoring(
+            policy=options.conversation_end_policy,
+            inactivity_timeout=options.inactivity_timeout,
+            min_agent_turns=options.min_agent_turns,
+            strict_match=options.strict_match,
+            retry_reasons=reasons,
+            spent=asyncio.get_running_loop().time() - result.began,
+        )
+        size = weight(scenario, outcome)
+        scored = await self._offload.run(size, finish, folder, scenario, outcome, options.audio_chunk_in_seconds, scoring)
+        event = scored_event(scenario.name, attempt, scored.metrics)
+        self._scored.add(scenario.name)
+        self._result_bytes += len(str(scored.metrics))
+        self._changed.set()
+        self._journal.emit(event)
+        if scored.action_match_reason:
+            self._log.info("%s: action list: %s", scenario.name, scored.action_match_reason)
+        if event.stalled:
+            self._log.warning(
+                "%s: fewer than %d agent LLM response(s) (likely stalled LLM / server hang); counted as failure.",
+                scenario.name, options.min_agent_turns,
+            )  # fmt: skip
+        self._log.info("%s", _RULE)
+        self._log.info("Scenario '%s' Complete", scenario.name)
+        self._log.info("%s", _RULE)
+
+    async def _retry(self, name: str, attempt: int, folder: Path, reason: str, tokens: int) -> None:
+        backoff = self._options.auto_retry_backoff_secs
+        tag = layout.retry_tag(attempt, self._timestamp)
+        moved = await self._offload.run(0, layout.move_aside, folder, tag)
+        self._log.warning(
+            "AUTO-RETRY %d/%d: %s: %s; attempt moved to %s/, re-running in %gs.",
+            attempt, self._options.max_auto_retries, name, reason, moved.name, backoff,
+        )  # fmt: skip
+        self._journal.emit(
+            events.AttemptDiscarded(
+                scenario=name, attempt=attempt, reason=events.clip(reason), moved_to=moved.name, retry_in=backoff, tokens=tokens
+            )
+        )
+        await asyncio.sleep(backoff)
+
+    def _did_not_run(self, name: str, reason: str, tokens: int = 0) -> None:
+        attempt = self._attempts.get(name, 0)
+        self._not_run[name] = reason
+        self._changed.set()
+        self._log.error("%s did not run: %s", name, reason)
+        if tokens:
+            self._journal.emit(events.AttemptDiscarded(scenario=name, attempt=attempt, reason=events.clip(reason), tokens=tokens))
+        self._journal.emit(events.ScenarioNotRun(scenario=name, attempt=attempt, reason=events.clip(reason)))
+
+    async def _keep_aggregates(self) -> None:
+        """Bring `all_metrics.json` and the CSV up to date, at most every few seconds."""
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(AGGREGATE_SECONDS)
+            self._changed.clear()
+            await self._aggregate(finished=False)
+
+    async def _aggregate(self, *, finished: bool) -> None:
+        not_run = dict(self._not_run)
+        if finished:
+            not_run |= {name: "interrupted" for name in self._names if name not in not_run and name not in self._scored}
+        notes = SummaryNotes(did_not_run=tuple((name, not_run[name]) for name in self._names if name in not_run))
+        try:
+            await self._offload.run(
+                self._result_bytes, rewrite_aggregates, self.session, self._names, self._options.min_agent_turns,
+                self._timestamp, notes, finished=finished,
+            )  # fmt: skip
+        except OSError as error:
+            self._log.error("the aggregates cannot be written: %s", error)
+
+    def _end(self) -> bool:
+        complete = len(self._scored) == len(self._names)
+        reason = "interrupted" if self._stopping.is_set() else "finished"
+        files = {
+            "Results saved to:": layout.ALL_METRICS,
+            "Latencies saved to:": layout.ALL_LATENCIES,
+            "Summary saved to:": layout.ALL_SUMMARY,
+        }
+        self._log.info("Evaluation Complete!" if reason == "finished" else "Evaluation interrupted.")
+        for label, file in files.items():
+            self._log.info("%s %s", label, self.session / file)
+        paths = [str(self.session / file) for file in files.values()]
+        self._journal.emit(events.RunEnded(complete=complete, reason=reason, files=paths))
+        return complete
+
+    def _duration(self, scenario: Scenario) -> float:
+        return self._options.duration or scenario.max_duration
+
+    def _handle_signals(self) -> list[signal.Signals]:
+        """Ctrl-C, SIGTERM and SIGHUP end the run in good order; twice, at once. One inherited as ignored stays ignored (nohup)."""
+        loop = asyncio.get_running_loop()
+        wanted = [signum for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(signum) != signal.SIG_IGN]
+
+        def on_signal() -> None:
+            self.stop()
+            for signum in wanted:
+                loop.remove_signal_handler(signum)
+                signal.signal(signum, signal.SIG_DFL)
+
+        for signum in wanted:
+            loop.add_signal_handler(signum, on_signal)
+        return wanted

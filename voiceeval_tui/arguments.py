@@ -1,0 +1,62 @@
+"""The command line's words: options, defaults and help texts, all the reference's names kept.
+
+Importing this is cheap on purpose. May import argparse and the engine's options. Rule: running page, "Commands".
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from voiceeval_engine import __version__
+
+DESCRIPTION = "Runs voice-agent evaluations: two bots talk over real audio, turns and latency are measured, signals scored."
+EPILOG = "Other commands: voiceeval-tui bots --help (the embedded pairs, to point any harness at)."
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of a run; options not given are absent from its namespace, so that `--demo` can tell."""
+    parser = argparse.ArgumentParser(
+        prog="voiceeval-tui", description=DESCRIPTION, epilog=EPILOG, allow_abbrev=False, argument_default=argparse.SUPPRESS
+    )
+    parser.add_argument("--version", action="version", version=f"voiceeval-tui {__version__}")
+    parser.add_argument("--demo", action="store_true", help="run the embedded scenarios on four embedded pairs")
+    parser.add_argument("--no-ui", action="store_true", help="plain lines; with nothing selected, run all scenarios")
+    bots = parser.add_argument_group("bots")
+    bots.add_argument("--agent-url", metavar="URL", help="the agent bot (ws://localhost:8765)")
+    bots.add_argument("--user-url", metavar="URL", help="the simulated user bot (ws://localhost:8766)")
+    bots.add_argument(
+        "--pair", type=_pair, action="append", metavar="AGENT_URL,USER_URL", help="a pair of bots, repeatable: one scenario at a time each"
+    )  # fmt: skip
+    what = parser.add_argument_group("what to run (the first one given counts)")
+    what.add_argument("--list-domains", action="store_true", help="print the domains and end")
+    what.add_argument("--list", action="store_true", help="print the scenarios by domain and end")
+    what.add_argument("--scenarios", nargs="+", metavar="NAME", help="run these")
+    what.add_argument("--domain", metavar="D", help="run all whose name starts with D__")
+    what.add_argument("--scenario-dir", type=Path, action="append", metavar="DIR", help="a folder of scenario packs, repeatable")
+    how = parser.add_argument_group("how to run")
+    how.add_argument("--output-dir", type=Path, metavar="DIR", help="where sessions go (./eval_results)")
+    how.add_argument("--audio-chunk-in-seconds", type=float, metavar="S", help="audio frame sent to the bots (0.016)")
+    how.add_argument("--output-sample-rate", type=int, metavar="HZ", help="rate of the audio sent and recorded (16000)")
+    how.add_argument("--duration", type=float, metavar="S", help="longest conversation (each scenario's own)")
+    how.add_argument("--inactivity-timeout", type=float, metavar="S", help="end after this long without activity (120)")
+    how.add_argument("--pause", type=float, metavar="S", help="between set-up and conversation (0.5)")
+    score = parser.add_argument_group("scoring and retrying")
+    score.add_argument(
+        "--conversation-end-policy", choices=("tool-only", "valid-terminal-state"), help="what a clean exit is (tool-only)"
+    )
+    score.add_argument("--min-agent-turns", type=int, metavar="N", help="fewer agent responses are a stall, 0 = off (2)")
+    score.add_argument("--strict-match", action="store_true", help="extra actions are a mismatch")
+    score.add_argument(
+        "--no-auto-resume-on-stale", dest="auto_resume_on_stale", action="store_false", help="do not retry attempts without a turn"
+    )
+    score.add_argument("--max-auto-retries", type=int, metavar="N", help="automatic retries per scenario (1)")
+    score.add_argument("--auto-retry-backoff-secs", type=float, metavar="S", help="pause before a retry (5)")
+    return parser
+
+
+def _pair(text: str) -> tuple[str, str]:
+    urls = [url.strip() for url in text.split(",")]
+    if len(urls) != 2 or not all(urls):
+        raise argparse.ArgumentTypeError(f"{text!r} is not AGENT_URL,USER_URL")
+    return urls[0], urls[1]

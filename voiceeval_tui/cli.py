@@ -1,0 +1,186 @@
+"""The command `voiceeval-tui`: reads the command line, lists, runs headless, owns exit codes and standard error.
+
+Lists go to standard output, messages to standard error. Heavy imports happen where they are needed, so that `--help`, `--version` and
+`--list` start at once. May import everything. Rule: running page, "Commands".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from voiceeval_tui.arguments import build_parser
+from voiceeval_tui.text import safe
+
+if TYPE_CHECKING:
+    from voiceeval_engine.run.options import RunOptions
+    from voiceeval_engine.scenarios.catalog import Catalog
+
+DEMO_PAIRS = 4
+DEMO_DEFAULTS: dict[str, Any] = {
+    "conversation_end_policy": "valid-terminal-state",
+    "inactivity_timeout": 8.0,
+    "auto_retry_backoff_secs": 1.0,
+}
+EMBEDDED_MARK = " (embedded)"
+
+
+class CommandError(Exception):
+    """The command cannot be carried out; `code` is the exit code, the message a sentence."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The console script; returns the exit code."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if argv[:1] == ["bots"]:
+            from voiceeval_engine.bots.serve import main as serve_bots
+
+            return serve_bots(argv[1:])
+        return _run_command(argv)
+    except CommandError as error:
+        print(f"ERROR: {safe(str(error))}", file=sys.stderr)
+        return error.code
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 1
+
+
+def _run_command(argv: list[str]) -> int:
+    namespace = build_parser().parse_args(argv)
+    given = vars(namespace)
+    if given.get("list_domains") or given.get("list"):
+        catalog = _open_catalog(given.get("scenario_dir", ()))
+        _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
+        return 0
+    options = _options(given)
+    catalog = _open_catalog(options.scenario_dir)
+    names = _select(catalog, options, demo=given.get("demo", False), all_wanted=_headless(given))
+    return asyncio.run(_run(options, catalog, names, argv, demo=given.get("demo", False)))
+
+
+def _headless(given: dict[str, Any]) -> bool:
+    return bool(given.get("no_ui")) or not sys.stdout.isatty()
+
+
+def _options(given: dict[str, Any]) -> RunOptions:
+    from voiceeval_engine.run.options import OptionError, RunOptions
+
+    fields = {name: value for name, value in given.items() if name in RunOptions.__dataclass_fields__}
+    if given.get("demo"):
+        fields = {**DEMO_DEFAULTS, **fields}
+        if given.keys() & {"pair", "agent_url", "user_url"}:
+            raise CommandError("--demo brings its own bots: leave out --pair, --agent-url and --user-url", 2)
+    for name in ("scenarios", "pair", "scenario_dir"):
+        if name in fields:
+            fields[name] = tuple(fields[name])
+    try:
+        return RunOptions(**fields)
+    except OptionError as error:
+        raise CommandError(str(error), 2) from error
+
+
+def _open_catalog(folders: Sequence[Path]) -> Catalog:
+    from voiceeval_engine.scenarios.catalog import Catalog
+    from voiceeval_engine.scenarios.model import ScenarioError
+
+    try:
+        catalog = Catalog.of_packs(folders)
+    except ScenarioError as error:
+        raise CommandError(f"--scenario-dir: {error}") from error
+    for problem in catalog.errors:
+        print(f"WARNING: {safe(str(problem))}", file=sys.stderr)
+    return catalog
+
+
+def _print_domains(catalog: Catalog) -> None:
+    print("Available domains:")
+    for domain, count in catalog.domains().items():
+        embedded = all(catalog.is_embedded(name) for name in catalog.names(domain))
+        print(f"  - {domain} ({count} scenarios){EMBEDDED_MARK if embedded else ''}")
+    print()
+    print(f"Legacy scenarios (no domain): {', '.join(name for name in catalog.names() if '__' not in name)}")
+
+
+def _print_scenarios(catalog: Catalog) -> None:
+    domain = None
+    for name in sorted(catalog.names(), key=lambda each: ("__" not in each, each)):
+        prefix = name.split("__", 1)[0] if "__" in name else "no domain"
+        if prefix != domain:
+            domain = prefix
+            print(f"{domain}:")
+        print(f"  {name}{EMBEDDED_MARK if catalog.is_embedded(name) else ''}")
+
+
+def _select(catalog: Catalog, options: RunOptions, *, demo: bool, all_wanted: bool) -> list[str]:
+    """The queue's names in order; raises CommandError for unknown names, an empty domain or nothing to run."""
+    from voiceeval_engine.scenarios.model import ScenarioError
+
+    if options.scenarios:
+        try:
+            for name in options.scenarios:
+                catalog.domain_of(name)
+        except ScenarioError as error:
+            raise CommandError(str(error)) from error
+        return list(dict.fromkeys(options.scenarios))
+    if options.domain is not None:
+        names = catalog.names(options.domain)
+        if not names:
+            raise CommandError(f"--domain {options.domain}: no scenario's name starts with {options.domain}__")
+        return names
+    if demo:
+        return [name for name in catalog.names() if catalog.is_embedded(name)]
+    if not all_wanted:
+        raise CommandError("nothing selected: give --scenarios, --domain or --demo, or --no-ui to run all scenarios", 2)
+    names = catalog.names(include_embedded=False)
+    if not names:
+        raise CommandError("no scenarios are registered: give --scenario-dir, or --demo for the embedded ones")
+    return names
+
+
+async def _run(options: RunOptions, catalog: Catalog, names: list[str], argv: list[str], *, demo: bool) -> int:
+    if not demo:
+        return await _run_headless(options, catalog, names, argv)
+    from voiceeval_engine.run.embedded import EmbeddedPairsFailed, embedded_pairs
+
+    try:
+        async with embedded_pairs(min(DEMO_PAIRS, len(names))) as pairs:
+            return await _run_headless(replace(options, pair=pairs), catalog, names, argv)
+    except EmbeddedPairsFailed as error:
+        raise CommandError(str(error)) from error
+
+
+async def _run_headless(options: RunOptions, catalog: Catalog, names: list[str], argv: list[str]) -> int:
+    from voiceeval_engine.run.runner import Runner
+    from voiceeval_tui.plain import PlainOutput
+
+    plain = PlainOutput(sys.stdout)
+    try:
+        runner = Runner(options, catalog, names, argv, [plain])
+    except OSError as error:
+        raise CommandError(f"--output-dir {options.output_dir}: the session cannot be made: {error}") from error
+    ticking = asyncio.create_task(_tick(plain), name="progress")
+    try:
+        return 0 if await runner.run() else 1
+    except OSError as error:
+        raise CommandError(f"the session cannot be written: {error}") from error
+    finally:
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
+
+
+async def _tick(plain: Any) -> None:
+    while True:
+        await asyncio.sleep(1.0)
+        plain.tick(time.time())

@@ -1,0 +1,162 @@
+"""Headless output: plain lines, a fold of the engine's events, readable on a terminal and in a log file alike.
+
+Colours only where the output is a terminal, never a carriage return. May import `text`, the engine's `live` and its Wilson interval.
+Rules: running page, "Commands"; issue of the headless lines.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TextIO
+
+from voiceeval_engine.live import events
+from voiceeval_engine.live.state import SCORED, Count, RunState, ScenarioState, percentile
+from voiceeval_engine.session.summary import wilson_interval
+from voiceeval_tui.text import safe, shortened
+
+PROGRESS_SECONDS = 60.0
+_COLOURS = {"passed": "32", "failed": "31", "stalled": "33", "not run": "33", "no verdict": "36", "retry": "33", "warning": "33"}
+_SIGNALS = {
+    "is_action_match": "action list",
+    "db_state_match": "database",
+    "db_state_assertion": "predicates",
+    "nl_assertion": "assertions",
+    "judge_passed": "judge",
+    "clean_exit": "clean exit",
+}
+
+
+class PlainOutput:
+    """Prints a run. Give it every event in order; `tick` now and then prints progress when a minute has passed without a line of it."""
+
+    def __init__(self, out: TextIO) -> None:
+        self.state = RunState()
+        self._out = out
+        self._colour = out.isatty() and not os.environ.get("NO_COLOR")
+        self._last_progress = 0.0
+        self._ended_before = 0
+
+    def __call__(self, event: events.Event) -> None:
+        self.state.apply(event)
+        match event:
+            case events.RunStarted():
+                self._last_progress = event.time
+                pairs = f"{len(event.pairs)} pair{'s' if len(event.pairs) != 1 else ''}"
+                self._line(event.time, f"session {safe(event.session)}: {len(event.scenarios)} scenarios on {pairs}")
+            case events.AttemptStarted():
+                where = f" on pair {event.pair + 1}" if len(self.state.pairs) > 1 else ""
+                again = f", attempt {event.attempt}" if event.attempt > 1 else ""
+                self._line(event.time, f"start    {event.number}/{len(self.state.scenarios)} {safe(event.scenario)}{where}{again}")
+            case events.AttemptDiscarded() if event.retry_in is not None:
+                what = self._paint("retry", "retry   ")
+                self._line(event.time, f"{what} {safe(event.scenario)} in {event.retry_in:g}s: {shortened(event.reason, 300)}")
+            case events.ScenarioNotRun() | events.ScenarioScored():
+                scenario = self.state.scenarios.get(event.scenario)
+                if scenario is not None:
+                    self._line(event.time, _describe(scenario, self._paint(scenario.status, f"{scenario.status:<8}")))
+                self._progress(event.time)
+            case events.Logged() if event.level != "INFO":
+                self._line(event.time, f"{self._paint('warning', event.level.lower()):<8} {shortened(event.message, 300)}")
+            case events.RunEnded():
+                self._summary(event)
+            case _:
+                pass
+
+    def tick(self, now: float) -> None:
+        """`now` is the wall clock; prints a progress line when none was printed for a minute."""
+        if self.state.scenarios and self.state.ended is None and now - self._last_progress >= PROGRESS_SECONDS:
+            self._progress(now)
+
+    def _progress(self, now: float) -> None:
+        state = self.state
+        self._last_progress = now
+        elapsed = now - state.started
+        eta = state.eta(now)
+        parts = [
+            f"progress {state.done}/{len(state.scenarios)} done",
+            f"success {_rate(state.success)}",
+            f"elapsed {_duration(elapsed)}",
+        ]
+        if state.done and elapsed > 0:
+            parts.append(f"{state.done / elapsed * 60:.1f} a minute")
+        if eta is not None and state.done < len(state.scenarios):
+            parts.append(f"ETA {_duration(eta)}")
+        self._line(now, ", ".join(parts))
+
+    def _summary(self, event: events.RunEnded) -> None:
+        state, out = self.state, self._out
+        print(file=out)
+        print(f"{'Evaluation finished' if event.reason == 'finished' else 'Evaluation ' + safe(event.reason)}: "
+              f"{state.count(*SCORED)} of {len(state.scenarios)} scenarios have a result, "
+              f"{_duration(event.time - state.started)} in all", file=out)  # fmt: skip
+        print(f"  success        {_rate(state.success, interval=True)}", file=out)
+        print(f"  task success   {_rate(state.task_success, interval=True)}   (clean exit aside)", file=out)
+        for signal, label in _SIGNALS.items():
+            count = state.signal(signal)
+            if count.n:
+                print(f"  {label:<14} {_rate(count, interval=True)}", file=out)
+        print(f"  latency        {_latency(state.latencies)}", file=out)
+        print(f"  tokens         {state.tokens:,}", file=out)
+        for status, label in (("failed", "failed"), ("stalled", "stalled"), ("not run", "did not run")):
+            for scenario in state.scenarios.values():
+                if scenario.status == status:
+                    print(f"  {self._paint(status, f'{label:<14}')} {_why(scenario)}", file=out)
+        for scenario in state.scenarios.values():
+            if scenario.status not in SCORED and scenario.status != "not run":
+                print(f"  {'interrupted':<14} {safe(scenario.name)}", file=out)
+        for file in event.files:
+            print(f"  {safe(file)}", file=out)
+        out.flush()
+
+    def _line(self, at: float, text: str) -> None:
+        print(f"{time.strftime('%H:%M:%S', time.localtime(at))} {text}", file=self._out, flush=True)
+
+    def _paint(self, what: str, text: str) -> str:
+        return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if self._colour and what in _COLOURS else text
+
+
+def _describe(scenario: ScenarioState, status: str) -> str:
+    name = safe(scenario.name)
+    if scenario.status == "not run":
+        return f"{status} {name}: {shortened(scenario.reason or '', 300)}"
+    p50 = percentile(scenario.latencies, 0.5)
+    parts = [f"{status} {name}", scenario.stop_reason or "", f"{scenario.turns} turns"]
+    parts.append("no latency" if p50 is None else f"p50 {p50:.0f}ms")
+    if scenario.failed_signals:
+        parts.append(f"failed: {', '.join(scenario.failed_signals)}")
+    if scenario.retries:
+        parts.append(f"retried {scenario.retries}x")
+    return "  ".join(parts)
+
+
+def _why(scenario: ScenarioState) -> str:
+    if scenario.status == "not run":
+        return f"{safe(scenario.name)}: {shortened(scenario.reason or '', 300)}"
+    return f"{safe(scenario.name)}: {', '.join(scenario.failed_signals) or 'too few agent turns'} ({scenario.stop_reason})"
+
+
+def _rate(count: Count, *, interval: bool = False) -> str:
+    if not count.n:
+        return "-"
+    text = f"{count.k}/{count.n} {100 * count.k / count.n:.1f}%"
+    if not interval:
+        return text
+    low, high = wilson_interval(count.k, count.n)
+    return f"{text:<14} [{100 * low:.0f}-{100 * high:.0f}]"
+
+
+def _latency(values: list[float]) -> str:
+    if not values:
+        return "no measurement"
+    p50, p95 = percentile(values, 0.5), percentile(values, 0.95)
+    return f"p50 {p50:.0f}ms  p95 {p95:.0f}ms  max {max(values):.0f}ms  n {len(values)}"
+
+
+def _duration(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
