@@ -35,7 +35,6 @@ class PlainOutput:
         self._out = out
         self._colour = out.isatty() and not os.environ.get("NO_COLOR")
         self._last_progress = 0.0
-        self._ended_before = 0
 
     def __call__(self, event: events.Event) -> None:
         self.state.apply(event)
@@ -54,8 +53,8 @@ class PlainOutput:
             case events.ScenarioNotRun() | events.ScenarioScored():
                 scenario = self.state.scenarios.get(event.scenario)
                 if scenario is not None:
-                    self._line(event.time, _describe(scenario, self._paint(scenario.status, f"{scenario.status:<8}")))
-                self._progress(event.time)
+                    done = f"[{self.state.done}/{len(self.state.scenarios)}]"
+                    self._line(event.time, f"{_describe(scenario, self._paint(scenario.status, f'{scenario.status:<8}'))}  {done}")
             case events.Logged() if event.level != "INFO":
                 self._line(event.time, f"{self._paint('warning', event.level.lower()):<8} {shortened(event.message, 300)}")
             case events.RunEnded():

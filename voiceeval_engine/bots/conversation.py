@@ -27,6 +27,8 @@ from voiceeval_engine.wire.frames import AudioFrame, BadFrame, MessageFrame, dec
 
 _EXIT_AFTER = 0.3
 """s between the last words' end and `<exit>`, so that they have been played when the conversation ends."""
+_GET_READY = 0.02
+"""s before its first frame that an utterance is committed to: sound is made then."""
 _MODEL = {"processor": "ScriptLLM#0", "model": "script"}
 
 
@@ -229,7 +231,7 @@ class Conversation:
             self._prepared = step
             await self._think(step)
         self._mouth.next_at = cue.at
-        await asyncio.sleep(max(0.0, cue.at - self._loop.time() - 0.004))
+        await asyncio.sleep(max(0.0, cue.at - self._loop.time() - _GET_READY))
         performance.said(step)
         self._prepared = None
         if step.say is not None:

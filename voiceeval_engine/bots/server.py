@@ -10,6 +10,7 @@ import asyncio
 from types import TracebackType
 
 from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.protocol import State
 
 from voiceeval_engine.bots.conversation import BotState, Conversation, Handoff
 from voiceeval_engine.bots.memory import Memory
@@ -43,7 +44,7 @@ class BotServer:
         self._host = host
         self._port = port
         self._server: Server | None = None
-        self._busy = False
+        self._current: ServerConnection | None = None
 
     @property
     def side(self) -> Side:
@@ -100,18 +101,15 @@ class BotServer:
         await self.close()
 
     async def _talk(self, socket: ServerConnection) -> None:
-        if self._busy:
+        if self._current is not None and self._current.state is State.OPEN:
             await socket.close(BUSY_CODE, BUSY_REASON)
             return
-        self._busy = True
-        try:
-            await Conversation(socket, self._state).run()
-        finally:
-            self._busy = False
+        self._current = socket
+        await Conversation(socket, self._state).run()
 
 
 class BotPair:
-    """An agent and a simulated user."""
+    """An agent and a simulated user; pairs of one process share `attempts`. Port 0 takes a free one."""
 
     def __init__(
         self,
@@ -122,9 +120,9 @@ class BotPair:
         user_manners: Manners | None = None,
         attempts: Attempts | None = None,
     ) -> None:
-        attempts = attempts or Attempts()
-        self.agent = BotServer("agent", port=agent_port, manners=agent_manners, attempts=attempts)
-        self.user = BotServer("user", port=user_port, manners=user_manners, attempts=attempts)
+        self.attempts = attempts or Attempts()
+        self.agent = BotServer("agent", port=agent_port, manners=agent_manners, attempts=self.attempts)
+        self.user = BotServer("user", port=user_port, manners=user_manners, attempts=self.attempts)
         self.agent.meet(self.user)
         self.user.meet(self.agent)
 

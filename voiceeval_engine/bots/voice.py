@@ -1,7 +1,7 @@
 """A synthetic voice: speech-like, the same bytes for the same text, timbre and rate, and cheap.
 
 Every letter is a vowel-like piece of a wave table that holds the timbre's pitch shaped by that letter's formants; words are runs of
-letters, spaces and punctuation are short pauses. About 15 characters a second. First and last sample of a text are loud, so its
+letters, spaces and punctuation are short pauses. About 14.5 letters a second. First and last sample of a text are loud, so its
 length can be measured by energy to the frame. May import numpy and the standard library only.
 """
 
@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-CHARACTERS_PER_SECOND = 15.0
+CHARACTERS_PER_SECOND = 14.5
 PEAK = 0.25
 """-12 dBFS."""
 MAX_PAUSE = 0.18
@@ -75,11 +75,6 @@ def speak(text: str, timbre: Timbre, rate: int) -> bytes:
             pieces.append(np.zeros(round(min(len(part) / CHARACTERS_PER_SECOND, MAX_PAUSE) * rate), dtype=np.float32))
         position += len(part)
     return (np.concatenate(pieces) * 32767.0).astype("<i2").tobytes()
-
-
-def duration(text: str) -> float:
-    """How long `speak` takes to say `text`, in s, to within a letter."""
-    return len(text) / CHARACTERS_PER_SECOND
 
 
 def _word(word: str, timbre: Timbre, rate: int, position: int) -> Samples:

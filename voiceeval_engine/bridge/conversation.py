@@ -276,19 +276,19 @@ class Conversation:
             if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e6:
                 heard.ttfb.setdefault(rtvi.shorten(str(entry.get("processor")), 80), []).append(round(float(value), 6))
 
-    def _on_tick(self, now: float) -> None:
+    def _on_tick(self, now: float, target: float) -> None:
         try:
-            self._tick(now)
+            self._tick(now, target)
         except Exception as error:  # noqa: BLE001 - one conversation's fault must not stop the others' clock
             self._log.exception("conversation broke off")
             if not self._over.done():
                 self._over.set_exception(error)
             self._pacer.leave(self._on_tick)
 
-    def _tick(self, now: float) -> None:
+    def _tick(self, now: float, target: float) -> None:
         if self._zero is None:
-            self._zero = now
-            self._ending.start(now)
+            self._zero = target
+            self._ending.start(target)
         elapsed = now - self._zero
         wanted = int(elapsed / self._settings.chunk_seconds + 1e-6) + 1
         for _ in range(min(wanted - self._ticks, MAX_CATCH_UP_FRAMES)):

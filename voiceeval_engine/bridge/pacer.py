@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-Member = Callable[[float], None]
+Member = Callable[[float, float], None]
+"""Takes the loop's time now and the tick's target, which is never later."""
 
 
 class Pacer:
-    """Calls each member with the loop's time every `period` s while there are members. A member must not raise."""
+    """Calls each member every `period` s while there are members. A member must not raise."""
 
     def __init__(self, period: float) -> None:
         self._period = period
         self._members: list[Member] = []
         self._base = 0.0
+        self._steps = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def join(self, member: Member) -> None:
@@ -27,7 +29,7 @@ class Pacer:
         if self._timer is None:
             loop = asyncio.get_running_loop()
             self._base = loop.time()
-            self._timer = loop.call_at(self._base + self._period, self._tick)
+            self._schedule(loop, 1)
 
     def leave(self, member: Member) -> None:
         """Call `member` no more; one that is not there is no error."""
@@ -36,11 +38,14 @@ class Pacer:
 
     def _tick(self) -> None:
         loop = asyncio.get_running_loop()
-        now = loop.time()
+        target = self._base + self._steps * self._period
         for member in self._members:
-            member(now)
-        if not self._members:
+            member(loop.time(), target)
+        if self._members:
+            self._schedule(loop, int((loop.time() - self._base) / self._period) + 1)
+        else:
             self._timer = None
-            return
-        steps = int((loop.time() - self._base) / self._period) + 1
-        self._timer = loop.call_at(self._base + steps * self._period, self._tick)
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop, steps: int) -> None:
+        self._steps = max(steps, self._steps + 1) if self._timer is not None else steps
+        self._timer = loop.call_at(self._base + self._steps * self._period, self._tick)

@@ -31,7 +31,9 @@ class Pulled:
 
 
 async def pull(link: BotLink, *, include_db: bool, offload: Offload, log: Log) -> Pulled:
-    """Ask one bot; every failure is a warning in the log and leaves its part empty."""
+    """Ask one bot; every failure is a warning in the log and leaves its part empty. A bot that is gone is not asked."""
+    if link.is_lost:
+        return Pulled()
     context: Any = None
     try:
         reply = await link.request("get_context_history", {})

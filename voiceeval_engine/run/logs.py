@@ -22,6 +22,8 @@ Log = logging.LoggerAdapter[logging.Logger]
 
 _FORMAT = "%(asctime)s | %(filename)s:%(funcName)s:%(lineno)d | [%(levelname)s]: %(message)s"
 _CLOSED = "voiceeval_closed"
+TOLD = {"told": True}
+"""`extra` of a log line that has an event of its own, so that no view shows both."""
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
 
@@ -103,7 +105,7 @@ class _ToEvents(logging.Handler):
         self._emit = emit
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.WARNING and record.name != "voiceeval.run":
+        if getattr(record, "told", False) or (record.levelno < logging.WARNING and record.name != "voiceeval.run"):
             return
         level: Literal["INFO", "WARNING", "ERROR"]
         level = "INFO" if record.levelno < logging.WARNING else "WARNING" if record.levelno < logging.ERROR else "ERROR"

@@ -23,7 +23,7 @@ from voiceeval_engine.live.journal import Journal
 from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.attempt import AttemptResult, Workshop, run_attempt
 from voiceeval_engine.run.finish import Scoring, finish, weight, write_evidence
-from voiceeval_engine.run.logs import RunLogs
+from voiceeval_engine.run.logs import TOLD, RunLogs
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.results import rewrite_aggregates, scored_event
 from voiceeval_engine.run.retry import Decision, RetryPolicy, decide
@@ -185,7 +185,7 @@ class Runner:
         if decision.reason:
             self._log.warning(
                 "AUTO-RETRY EXHAUSTED: %s: %s (already retried %d/%d); keeping this attempt.",
-                scenario.name, decision.reason, len(reasons), options.max_auto_retries,
+                scenario.name, decision.reason, len(reasons), options.max_auto_retries, extra=TOLD,
             )  # fmt: skip
         scoring = Scoring(
             policy=options.conversation_end_policy,
@@ -207,7 +207,7 @@ class Runner:
         if event.stalled:
             self._log.warning(
                 "%s: fewer than %d agent LLM response(s) (likely stalled LLM / server hang); counted as failure.",
-                scenario.name, options.min_agent_turns,
+                scenario.name, options.min_agent_turns, extra=TOLD,
             )  # fmt: skip
         self._log.info("%s", _RULE)
         self._log.info("Scenario '%s' Complete", scenario.name)
@@ -219,7 +219,7 @@ class Runner:
         moved = await self._offload.run(0, layout.move_aside, folder, tag)
         self._log.warning(
             "AUTO-RETRY %d/%d: %s: %s; attempt moved to %s/, re-running in %gs.",
-            attempt, self._options.max_auto_retries, name, reason, moved.name, backoff,
+            attempt, self._options.max_auto_retries, name, reason, moved.name, backoff, extra=TOLD,
         )  # fmt: skip
         self._journal.emit(
             events.AttemptDiscarded(
@@ -232,7 +232,7 @@ class Runner:
         attempt = self._attempts.get(name, 0)
         self._not_run[name] = reason
         self._changed.set()
-        self._log.error("%s did not run: %s", name, reason)
+        self._log.error("%s did not run: %s", name, reason, extra=TOLD)
         if tokens:
             self._journal.emit(events.AttemptDiscarded(scenario=name, attempt=attempt, reason=events.clip(reason), tokens=tokens))
         self._journal.emit(events.ScenarioNotRun(scenario=name, attempt=attempt, reason=events.clip(reason)))

@@ -88,7 +88,10 @@ class Noise(_Checked):
 
 
 class ScenarioFile(_Checked):
-    """One scenario. With `reference_actions` the expected databases come from a replay, and they are the reference answer too."""
+    """One scenario. With `reference_actions` (an empty list too) the expected databases come from a replay.
+
+    They are the reference answer as well, unless there are none or `reference_answer` is given.
+    """
 
     name: str
     description: str = Field(min_length=1)
@@ -200,7 +203,7 @@ class Pack:
         expected = replay(domain, {"agent": agent_db, "user": user_db}, initialization, actions)
         scored = spec.reference_actions is not None
         reference = spec.reference_answer
-        if reference is None and scored:
+        if reference is None and actions:
             reference = {"actions": actions}
         return Scenario(
             name=spec.name,

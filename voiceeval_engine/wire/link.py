@@ -99,6 +99,11 @@ class BotLink:
         self._lost: str | None = None
         self._troubles = 0
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection has ended, for whatever reason."""
+        return self._lost is not None
+
     async def open(self, delays: tuple[float, ...] = CONNECT_DELAYS, frame_seconds: float = 0.016) -> None:
         """Connect and shake hands, trying again after each of `delays` (s); raises ConnectFailed with the last reason."""
         self._max_backlog = max(1, int(MAX_QUEUED_SECONDS / frame_seconds))
