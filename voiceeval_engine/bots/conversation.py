@@ -244,7 +244,8 @@ class Conversation:
 
     async def _say(self, cue: Cue, text: str) -> None:
         spoken = await self._mouth.say(text, cue.at, cue.step.die_after)
-        self._spoke_until = self._loop.time()
+        # Who yielded owes an answer however short the interruption was; who had its say waits for what comes after it.
+        self._spoke_until = float("-inf") if spoken.cut else self._loop.time()
         if spoken.text:
             self._memory.spoke(spoken.text)
         if cue.heard_end is not None and spoken.first_audio and spoken.first_speech and spoken.speech_due:

@@ -44,7 +44,7 @@ class Lane:
         self._zeros = np.zeros(chunk, dtype=np.int16)
         self._silence = self._zeros.tobytes()
         self._silent_frame = encode_audio(self._silence, rate)
-        self._format = (EXPECTED_RATE, EXPECTED_CHANNELS)
+        self._noted = False
 
     @property
     def holds_speech(self) -> bool:
@@ -59,14 +59,14 @@ class Lane:
     def receive(self, frame: AudioFrame, now: float) -> bool:
         """Take a frame from the bot; returns whether it is loud. Raises UnusableAudio for a format that cannot be real.
 
-        Sets `format_note` when the format is not what it was before.
+        Sets `format_note` once, when a format is not what bots usually send.
         """
         if frame.rate not in _RATES or frame.channels not in _CHANNELS:
             raise UnusableAudio(f"audio of {frame.rate} Hz with {frame.channels} channels")
         if len(frame.pcm) > MAX_AUDIO_BYTES:
             raise UnusableAudio(f"an audio frame of {len(frame.pcm)} bytes")
-        if (frame.rate, frame.channels) != self._format:
-            self._format = (frame.rate, frame.channels)
+        if not self._noted and (frame.rate, frame.channels) != (EXPECTED_RATE, EXPECTED_CHANNELS):
+            self._noted = True
             self.format_note = f"sends {frame.rate} Hz with {frame.channels} channel(s); it is converted"
         return self._playout.push(to_mono(frame.pcm, frame.channels), frame.rate, now)
 

@@ -30,6 +30,7 @@ BOT_READY_TIMEOUT = 5.0
 REQUEST_TIMEOUT = 15.0
 CLOSE_TIMEOUT = 2.0
 MAX_QUEUED_SECONDS = 2.0
+MAX_QUEUED_MESSAGES = 1024
 _WRITE_BUFFER_BYTES = 32 * 1024
 _BUSY_CODE = 1013
 _MAX_LOGGED_TROUBLES = 20
@@ -177,7 +178,7 @@ class BotLink:
             ping_timeout=None,
             close_timeout=CLOSE_TIMEOUT,
             max_size=MAX_MESSAGE_BYTES,
-            max_queue=None,
+            max_queue=MAX_QUEUED_MESSAGES,
             **_proxy_option(self.url),
         )
         self._reader = loop.create_task(self._read(self._ws), name=f"read {self.bot} bot")
@@ -303,7 +304,7 @@ def _is_loopback(url: str) -> bool:
 
 
 def _close_sentence(ws: ClientConnection) -> str:
-    code, reason = ws.close_code, rtvi.shorten(ws.close_reason or "")
+    code, reason = ws.protocol.close_code, rtvi.shorten(ws.protocol.close_reason or "")
     if code == _BUSY_CODE:
         return f"the bot is busy with another client (1013 {reason})"
     if code in (None, 1006):

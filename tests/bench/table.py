@@ -1,0 +1,46 @@
+"""What a bench found, as plain text: tables of cells and the list of figures beside their bounds. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured figure: `command` gives it again, `bound` is what issue 2 allows (None: told for information only)."""
+
+    command: str
+    what: str
+    value: float
+    unit: str
+    bound: float | None = None
+    digits: int = 2
+
+    @property
+    def missed(self) -> bool:
+        """Whether the figure is beyond its bound; a figure that could not be had (NaN) is."""
+        return self.bound is not None and not self.value <= self.bound
+
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """The row of `print_figures`."""
+        bound = "" if self.bound is None else f"{self.bound:g} {self.unit}"
+        verdict = "" if self.bound is None else "MISSED" if self.missed else "met"
+        return self.command, self.what, f"{self.value:.{self.digits}f} {self.unit}", bound, verdict
+
+
+def print_figures(title: str, figures: Sequence[Figure]) -> None:
+    """Print figures with command, bound and whether it was met."""
+    print_table(title, ("command", "what", "measured", "bound", ""), [figure.cells() for figure in figures])
+
+
+def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, its columns as wide as their cells; cells that begin with a digit or sign stand on the right."""
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    print(f"\n{title}")
+    for row in (head, ["-" * width for width in widths], *rows):
+        print("  ".join(_aligned(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip(), flush=True)
+
+
+def _aligned(cell: str, width: int) -> str:
+    return cell.rjust(width) if cell[:1].isdigit() or cell[:1] in ("+", "-") else cell.ljust(width)
