@@ -19,6 +19,10 @@ from tests.bench.processes import BenchError
 from tests.bench.table import Figure, print_figures
 
 
+QUIET_LOAD = 0.5
+"""Load average above which the figures are not to be trusted."""
+
+
 def main() -> int:
     """Run what the command line asks for; returns the exit code."""
     options = _parser().parse_args()
@@ -26,9 +30,8 @@ def main() -> int:
         print(f"tests/bench: no row of the truth bench brings together {missing}", file=sys.stderr)
         return 2
     load = os.getloadavg()[0]
-    print(
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.2f}{' (BUSY: figures do not count)' if load > 0.5 else ''}"
-    )
+    busy = " (BUSY: figures do not count)" if load > QUIET_LOAD else ""
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.2f}{busy}")
     try:
         with _folder(options.keep) as folder:
             figures = _measure(options, folder)

@@ -7,6 +7,7 @@ floors only. Rules: artifacts page ("metrics.json, keys in order"), scoring page
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,6 +35,16 @@ from voiceeval_engine.session.metrics import (
     latency_stats,
     no_context,
 )
+
+METRICS_KEYS = (
+    "total_turns", "duration_seconds", "turns", "latency_stats", "latencies", "scenario_name", "scenario_directory",
+    "scenario_duration", "stop_reason", "conversation_end_policy", "inactivity_timeout_seconds", "end_conversation_tool_called",
+    "simulator_end_reported", "last_speaker", "clean_exit", "conversation_end_reason", "insufficient_agent_turns", "is_action_match",
+    "judge_score", "judge_passed", "token_usage", "db_state_expected_hash", "db_state_match", "db_state_actual_hash",
+    "nl_assertion_pass_rate", "db_state_assertion_verdicts", "db_state_assertion_pass_rate", "success_breakdown", "auto_retry_count",
+    "auto_retry_reasons", "is_successful", "is_task_successful", "trace_metrics",
+)  # fmt: skip
+"""The keys of `metrics.json`, in the reference's order."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,13 @@ def score_attempt(
         metrics["is_task_successful"] = result.is_task_successful
     if record.trace_metrics is not None:
         metrics["trace_metrics"] = json_safe(record.trace_metrics)
-    return ScoredAttempt(metrics, actions.reason)
+    return ScoredAttempt(in_key_order(metrics), actions.reason)
+
+
+def in_key_order(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics with their keys in order; keys of other programs go last."""
+    known = {key: metrics[key] for key in METRICS_KEYS if key in metrics}
+    return known | {key: value for key, value in metrics.items() if key not in known}
 
 
 def _rules(scenario: Scenario, strict_match: bool) -> MatchRules:

@@ -1,0 +1,128 @@
+"""Judging beside the conversations: each finished scenario's verdict is fetched in its own time and put into its files.
+
+A verdict needs nothing but the scenario's folder, so a live run, a resume with pending verdicts and `rejudge` share this. May import
+lower floors only. Rules: artifacts page, "While a verdict is out"; scoring page, "Judge".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voiceeval_engine.offload import Offload
+from voiceeval_engine.scoring.judge import Judge
+from voiceeval_engine.scoring.judge_input import SYSTEM_PROMPT, InputOptions, read_user_content
+from voiceeval_engine.scoring.rescore import judge_score, rescore
+from voiceeval_engine.scoring.score import JudgeScore
+from voiceeval_engine.scoring.verdict import Verdict, judge_result
+from voiceeval_engine.session import layout
+from voiceeval_engine.session.files import UnreadableFile, read_json, write_json
+from voiceeval_engine.session.metrics import PENDING_REASON, saved_context
+
+Log = logging.LoggerAdapter[logging.Logger]
+
+_JUDGED_FILES = (layout.METRICS, f"{layout.AGENT_LOGS}/{layout.LLM_CONTEXT}", f"{layout.USER_LOGS}/{layout.LLM_CONTEXT}")
+
+
+@dataclass(frozen=True)
+class JudgeRules:
+    """How a verdict becomes metrics. `threshold` None leaves `judge_passed` out."""
+
+    threshold: float | None
+    min_agent_turns: int
+    inputs: InputOptions
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One scenario after its verdict: the new `metrics.json` and whether the judge's call failed."""
+
+    name: str
+    metrics: dict[str, Any]
+    failed: bool
+
+
+def pending_score(threshold: float | None, assertions: int) -> JudgeScore:
+    """What `metrics.json` holds while the verdict is out: a failed one, so that other tools see a completed scenario."""
+    return JudgeScore(0.0, None if threshold is None else False, 0.0 if assertions else None)
+
+
+def write_pending(folder: Path) -> None:
+    """`judge_result.json` while the verdict is out; written before `metrics.json`. Raises OSError."""
+    write_json(folder / layout.JUDGE_RESULT, {"score": 0.0, "reason": PENDING_REASON})
+
+
+def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rules: JudgeRules) -> dict[str, Any]:
+    """Put a verdict into `metrics.json`, then into `judge_result.json`; returns the metrics.
+
+    The order matters: as long as the result says "pending", the scenario is in no rate and a resume asks again. Raises OSError and
+    UnreadableFile.
+    """
+    metrics = read_json(folder / layout.METRICS)
+    metadata = read_json(folder / layout.SCENARIO_CONFIG / "metadata.json")
+    if not isinstance(metrics, dict) or not isinstance(metadata, dict):
+        raise UnreadableFile(folder / layout.METRICS, "not an object")
+    changed = rescore(
+        metrics,
+        metadata.get("success_signals") or (),
+        judge_score(verdict, rules.threshold),
+        min_agent_turns=rules.min_agent_turns,
+        context_loader=saved_context(folder),
+    )
+    write_json(folder / layout.METRICS, changed)
+    write_json(folder / layout.JUDGE_RESULT, judge_result(verdict, SYSTEM_PROMPT, user_content))
+    return changed
+
+
+class JudgeDesk:
+    """Judges scenarios as they are handed in; `drain` waits for all, `abandon` leaves what is out pending."""
+
+    def __init__(self, judge: Judge, rules: JudgeRules, offload: Offload, log: Log, on_judged: Callable[[Judged], None]) -> None:
+        self._judge = judge
+        self._rules = rules
+        self._offload = offload
+        self._log = log
+        self._on_judged = on_judged
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def hand_in(self, name: str, folder: Path) -> None:
+        """Judge a scenario whose files are complete; returns at once."""
+        task = asyncio.get_running_loop().create_task(self._guarded(name, folder), name=f"judge {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """Until no verdict is out."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def abandon(self) -> None:
+        """Stop asking; verdicts that are out stay pending."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _guarded(self, name: str, folder: Path) -> None:
+        try:
+            await self._judge_one(name, folder)
+        except (OSError, UnreadableFile) as error:
+            self._log.error("%s: its verdict cannot be written and stays pending: %s", name, error)
+
+    async def _judge_one(self, name: str, folder: Path) -> None:
+        size = await self._offload.run(0, _size, folder)
+        content, assertions = await self._offload.run(size, read_user_content, folder, self._rules.inputs)
+        verdict = await self._judge.ask(content, assertions)
+        if verdict.failed:
+            self._log.warning("%s: judge call failed, scored 0.0: %s", name, verdict.reason)
+        metrics = await self._offload.run(size, apply_verdict, folder, verdict, content, self._rules)
+        self._on_judged(Judged(name, metrics, verdict.failed))
+
+
+def _size(folder: Path) -> int:
+    paths = [folder / file for file in _JUDGED_FILES]
+    return sum(path.stat().st_size for path in paths if path.is_file())

@@ -1,0 +1,191 @@
+"""The judge's HTTP side: any OpenAI-compatible endpoint, patient with its troubles, never in the way of a conversation.
+
+Every failure ends in a failed verdict with a reason; nothing raises. The key goes into one header and into nothing else. May import
+httpx, offload and this folder. Rule: scoring page, "Judge".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx
+
+from voiceeval_engine.scoring.verdict import Verdict, failed_verdict, read_reply
+from voiceeval_engine.session.run_args import REDACTED
+
+Log = logging.LoggerAdapter[logging.Logger]
+
+TRIES = 4
+BACKOFF = (1.0, 2.0, 4.0)
+MAX_RETRY_AFTER = 60.0
+FAILURES_BEFORE_ONE_TRY = 5
+MAX_RESPONSE_BYTES = 16 * 2**20
+PROBE_TIMEOUT = 5.0
+OPTIONAL_FIELDS = ("seed", "chat_template_kwargs", "temperature", "max_tokens", "top_p", "thinking_token_budget")
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """One endpoint and how to ask it. `timeout` in s per try; `key` is sent as a bearer token, None sends no header."""
+
+    url: str
+    model: str
+    key: str | None = field(default=None, repr=False)
+    timeout: float = 120.0
+    max_tokens: int = 100_000
+    temperature: float = 1.0
+    top_p: float = 0.95
+    seed: int = 42
+    thinking_token_budget: int | None = None
+    concurrency: int = 4
+
+
+class _TryAgain(Exception):
+    """A try that failed in a way that may pass; `after` is how long the endpoint asks to wait (s), None where it does not say."""
+
+    def __init__(self, why: str, after: float | None = None) -> None:
+        super().__init__(why)
+        self.after = after
+
+
+class _Final(Exception):
+    """A try that failed for good."""
+
+
+class Judge:
+    """Asks one endpoint. Use it inside `async with`; it remembers fields that the endpoint does not take, and its bad streaks."""
+
+    def __init__(
+        self, settings: JudgeSettings, system_prompt: str, log: Log, *, backoff: Sequence[float] = BACKOFF,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._system_prompt = system_prompt
+        self._log = log
+        self._backoff = tuple(backoff)
+        self._slots = asyncio.Semaphore(settings.concurrency)
+        self._left_out: set[str] = set()
+        self._failures_in_a_row = 0
+        headers = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
+        self._client = httpx.AsyncClient(timeout=settings.timeout, headers=headers, transport=transport)
+
+    async def __aenter__(self) -> Judge:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.aclose()
+
+    async def probe(self) -> str | None:
+        """Why the endpoint cannot be reached now; None when anything at all answers there."""
+        try:
+            async with self._client.stream("GET", self._settings.url, timeout=PROBE_TIMEOUT):
+                return None
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            return self._clean(error)
+
+    async def ask(self, user_content: str | None, assertions: Sequence[str]) -> Verdict:
+        """The judge's verdict on one scenario; at most `concurrency` calls are under way at once."""
+        if user_content is None:
+            return failed_verdict("nothing to judge: no prediction, conversation or context", assertions)
+        async with self._slots:
+            try:
+                verdict = read_reply(await self._reply(user_content), assertions)
+            except _Final as error:
+                verdict = failed_verdict(str(error), assertions)
+        self._failures_in_a_row = self._failures_in_a_row + 1 if verdict.failed else 0
+        return verdict
+
+    async def _reply(self, user_content: str) -> Any:
+        tries = 1 if self._failures_in_a_row >= FAILURES_BEFORE_ONE_TRY else TRIES
+        for number in range(1, tries + 1):
+            try:
+                return await self._post(user_content)
+            except _TryAgain as error:
+                if number == tries:
+                    raise _Final(f"{error} ({number} tries)" if number > 1 else str(error)) from error
+                wait = self._backoff[min(number - 1, len(self._backoff) - 1)]
+                if error.after is not None:
+                    wait = min(max(error.after, 0.0), MAX_RETRY_AFTER)
+                self._log.info("judge: %s; try %d of %d in %g s", error, number + 1, tries, wait)
+                await asyncio.sleep(wait)
+        raise _Final("the judge was not asked")
+
+    async def _post(self, user_content: str) -> Any:
+        """One try, and one more for each field that the endpoint turns out not to take."""
+        while True:
+            body = {name: value for name, value in self._body(user_content).items() if name not in self._left_out}
+            status, headers, text = await self._exchange(body)
+            if status < 300:
+                return _content(text)
+            why = f"the judge answered HTTP {status}: {self._clean(text[:300])}"
+            if status in (408, 429) or status >= 500:
+                raise _TryAgain(why, _retry_after(headers.get("retry-after")))
+            refused = next((name for name in OPTIONAL_FIELDS if name in body and name in text), None)
+            if status != 400 or refused is None or "context length" in text.lower():
+                raise _Final(why)
+            self._left_out.add(refused)
+            self._log.warning("judge: the endpoint does not take %r; it is left out for the rest of the run", refused)
+
+    async def _exchange(self, body: dict[str, Any]) -> tuple[int, httpx.Headers, str]:
+        try:
+            async with self._client.stream("POST", self._settings.url, json=body) as response:
+                received = bytearray()
+                async for part in response.aiter_bytes():
+                    received += part
+                    if len(received) > MAX_RESPONSE_BYTES:
+                        raise _Final(f"the judge's answer is larger than {MAX_RESPONSE_BYTES >> 20} MB")
+                return response.status_code, response.headers, received.decode("utf-8", "replace")
+        except httpx.TimeoutException:
+            raise _TryAgain(f"the judge did not answer within {self._settings.timeout:g} s") from None
+        except httpx.UnsupportedProtocol as error:
+            raise _Final(f"the judge's URL cannot be used: {self._clean(error)}") from None
+        except httpx.HTTPError as error:
+            raise _TryAgain(f"the judge cannot be reached: {self._clean(error)}") from None
+        except (httpx.InvalidURL, ValueError) as error:
+            raise _Final(f"the judge's URL cannot be used: {self._clean(error)}") from None
+
+    def _body(self, user_content: str) -> dict[str, Any]:
+        settings = self._settings
+        body: dict[str, Any] = {
+            "model": settings.model,
+            "messages": [{"role": "system", "content": self._system_prompt}, {"role": "user", "content": user_content}],
+            "max_tokens": settings.max_tokens,
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "seed": settings.seed,
+            "chat_template_kwargs": {"enable_thinking": True},
+        }
+        if settings.thinking_token_budget is not None:
+            body["thinking_token_budget"] = settings.thinking_token_budget
+        return body
+
+    def _clean(self, value: object) -> str:
+        text = " ".join(str(value).split()) or type(value).__name__
+        return text.replace(self._settings.key, REDACTED) if self._settings.key else text
+
+
+def _content(text: str) -> Any:
+    """The reply's text in a chat completion; raises _Final for anything else."""
+    try:
+        return json.loads(text)["choices"][0]["message"]["content"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        raise _Final(f"the judge's answer is no chat completion: {text[:200]!r}") from None
+
+
+def _retry_after(value: str | None, now: Callable[[], float] = time.time) -> float | None:
+    """A `Retry-After` header, seconds or a date, in s from now."""
+    if value is None:
+        return None
+    if value.strip().isascii() and value.strip().isdigit():
+        return float(value)
+    try:
+        return parsedate_to_datetime(value).timestamp() - now()
+    except (ValueError, TypeError):
+        return None
