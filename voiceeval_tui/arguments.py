@@ -52,7 +52,30 @@ def build_parser() -> argparse.ArgumentParser:
     )
     score.add_argument("--max-auto-retries", type=int, metavar="N", help="automatic retries per scenario (1)")
     score.add_argument("--auto-retry-backoff-secs", type=float, metavar="S", help="pause before a retry (5)")
+    add_judge_options(parser)
     return parser
+
+
+def add_judge_options(parser: argparse.ArgumentParser) -> None:
+    """The options of the judge, the same for a run and for `rejudge`."""
+    judge = parser.add_argument_group("judge (an OpenAI-compatible endpoint; an empty URL or model switches it off)")
+    judge.add_argument("--judge-url", metavar="URL", help="chat completions endpoint (http://localhost:8000/v1/chat/completions)")
+    judge.add_argument("--judge-model", metavar="NAME", help="model to ask for (nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4)")
+    judge.add_argument("--judge-api-key", metavar="KEY", help="better in the environment or in .env: see --judge-api-key-name")
+    judge.add_argument("--judge-api-key-name", metavar="VARIABLE", help="the variable that holds the key (JUDGE_API_KEY)")
+    judge.add_argument("--judge-threshold", type=float, metavar="X", help="a score of at least this passes (0.9)")
+    judge.add_argument("--judge-timeout", type=float, metavar="S", help="per try (120)")
+    judge.add_argument("--judge-max-tokens", type=int, metavar="N", help="longest answer (100000)")
+    judge.add_argument("--judge-temperature", type=float, metavar="X", help="(1.0)")
+    judge.add_argument("--judge-top-p", type=float, metavar="X", help="(0.95)")
+    judge.add_argument("--judge-seed", type=int, metavar="N", help="(42)")
+    judge.add_argument("--judge-thinking-token-budget", type=int, metavar="N", help="(the endpoint's own)")
+    judge.add_argument("--judge-include-conversation", action="store_true", help="show the judge the transcript too")
+    judge.add_argument("--judge-compact-context", action="store_true", help="show the judge shortened contexts")
+    judge.add_argument("--judge-context-message-limit", type=int, metavar="N", help="compact: messages kept (40)")
+    judge.add_argument("--judge-context-system-string-limit", type=int, metavar="N", help="compact: longest system text (2500)")
+    judge.add_argument("--judge-context-string-limit", type=int, metavar="N", help="compact: longest other text (6000)")
+    judge.add_argument("--judge-concurrency", type=int, metavar="N", help="calls at once (4)")
 
 
 def _pair(text: str) -> tuple[str, str]:

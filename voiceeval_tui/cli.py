@@ -7,6 +7,8 @@ Lists go to standard output, messages to standard error. Heavy imports happen wh
 from __future__ import annotations
 
 import asyncio
+import io
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ DEMO_DEFAULTS: dict[str, Any] = {
     "inactivity_timeout": 8.0,
     "auto_retry_backoff_secs": 1.0,
 }
+EMBEDDED_JUDGE = "embedded-rules"
 EMBEDDED_MARK = " (embedded)"
 
 
@@ -41,6 +44,8 @@ class CommandError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     """The console script; returns the exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         if argv[:1] == ["bots"]:
             from voiceeval_engine.bots.serve import main as serve_bots
@@ -55,6 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 1
+    finally:
+        _let_go_of_output()
+
+
+def _let_go_of_output() -> None:
+    """A reader that went away (`| head`) must not make the interpreter complain when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_command(argv: list[str]) -> int:
@@ -63,6 +78,7 @@ def _run_command(argv: list[str]) -> int:
     if given.get("list_domains") or given.get("list"):
         catalog = _open_catalog(given.get("scenario_dir", ()))
         _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
+        sys.stdout.flush()
         return 0
     options = _options(given)
     catalog = _open_catalog(options.scenario_dir)
@@ -153,21 +169,26 @@ async def _run(options: RunOptions, catalog: Catalog, names: list[str], argv: li
     if not demo:
         return await _run_headless(options, catalog, names, argv)
     from voiceeval_engine.run.embedded import EmbeddedPairsFailed, embedded_pairs
+    from voiceeval_engine.run.options import DEFAULT_JUDGE_URL
 
     try:
-        async with embedded_pairs(min(DEMO_PAIRS, len(names))) as pairs:
-            return await _run_headless(replace(options, pair=pairs), catalog, names, argv)
+        async with embedded_pairs(min(DEMO_PAIRS, len(names))) as embedded:
+            own = replace(options, pair=embedded.pairs)
+            if options.judge_url == DEFAULT_JUDGE_URL:
+                own = replace(own, judge_url=embedded.judge_url, judge_model=EMBEDDED_JUDGE)
+            return await _run_headless(own, catalog, names, argv)
     except EmbeddedPairsFailed as error:
         raise CommandError(str(error)) from error
 
 
 async def _run_headless(options: RunOptions, catalog: Catalog, names: list[str], argv: list[str]) -> int:
+    from voiceeval_engine.run.judging import find_key
     from voiceeval_engine.run.runner import Runner
     from voiceeval_tui.plain import PlainOutput
 
     plain = PlainOutput(sys.stdout)
     try:
-        runner = Runner(options, catalog, names, argv, [plain])
+        runner = Runner(options, catalog, names, argv, [plain], judge_key=find_key(options))
     except OSError as error:
         raise CommandError(f"--output-dir {options.output_dir}: the session cannot be made: {error}") from error
     ticking = asyncio.create_task(_tick(plain), name="progress")

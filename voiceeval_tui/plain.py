@@ -11,7 +11,7 @@ import time
 from typing import TextIO
 
 from voiceeval_engine.live import events
-from voiceeval_engine.live.state import SCORED, Count, RunState, ScenarioState, percentile
+from voiceeval_engine.live.state import ENDED, SCORED, Count, RunState, ScenarioState, percentile
 from voiceeval_engine.session.summary import wilson_interval
 from voiceeval_tui.text import safe, shortened
 
@@ -41,8 +41,8 @@ class PlainOutput:
         match event:
             case events.RunStarted():
                 self._last_progress = event.time
-                pairs = f"{len(event.pairs)} pair{'s' if len(event.pairs) != 1 else ''}"
-                self._line(event.time, f"session {safe(event.session)}: {len(event.scenarios)} scenarios on {pairs}")
+                what = f"{_counted(len(event.scenarios), 'scenario')} on {_counted(len(event.pairs), 'pair')}"
+                self._line(event.time, f"session {safe(event.session)}: {what}")
             case events.AttemptStarted():
                 where = f" on pair {event.pair + 1}" if len(self.state.pairs) > 1 else ""
                 again = f", attempt {event.attempt}" if event.attempt > 1 else ""
@@ -50,13 +50,16 @@ class PlainOutput:
             case events.AttemptDiscarded() if event.retry_in is not None:
                 what = self._paint("retry", "retry   ")
                 self._line(event.time, f"{what} {safe(event.scenario)} in {event.retry_in:g}s: {shortened(event.reason, 300)}")
+            case events.ScenarioScored() if event.pending:
+                pass
             case events.ScenarioNotRun() | events.ScenarioScored():
                 scenario = self.state.scenarios.get(event.scenario)
                 if scenario is not None:
                     done = f"[{self.state.done}/{len(self.state.scenarios)}]"
                     self._line(event.time, f"{_describe(scenario, self._paint(scenario.status, f'{scenario.status:<8}'))}  {done}")
             case events.Logged() if event.level != "INFO":
-                self._line(event.time, f"{self._paint('warning', event.level.lower()):<8} {shortened(event.message, 300)}")
+                what = self._paint("warning", f"{event.level.lower():<8}")
+                self._line(event.time, f"{what} {shortened(event.message, 300)}")
             case events.RunEnded():
                 self._summary(event)
             case _:
@@ -95,15 +98,28 @@ class PlainOutput:
             count = state.signal(signal)
             if count.n:
                 print(f"  {label:<14} {_rate(count, interval=True)}", file=out)
+        if state.judge_scores:
+            mean = sum(state.judge_scores) / len(state.judge_scores)
+            print(f"  judge score    mean {mean:.3f} of {len(state.judge_scores)}", file=out)
         print(f"  latency        {_latency(state.latencies)}", file=out)
         print(f"  tokens         {state.tokens:,}", file=out)
         for status, label in (("failed", "failed"), ("stalled", "stalled"), ("not run", "did not run")):
             for scenario in state.scenarios.values():
                 if scenario.status == status:
                     print(f"  {self._paint(status, f'{label:<14}')} {_why(scenario)}", file=out)
-        for scenario in state.scenarios.values():
-            if scenario.status not in SCORED and scenario.status != "not run":
-                print(f"  {'interrupted':<14} {safe(scenario.name)}", file=out)
+        failed_calls = [scenario.name for scenario in state.scenarios.values() if scenario.judge_failed]
+        if failed_calls:
+            print(
+                f"  {self._paint('warning', 'judge failed  ')} {_names(failed_calls)}: scored 0.0, not the agent's failure",
+                file=out,
+            )
+        for status, label in (("judging", "verdict out"), ("queued", "not started")):
+            names = [scenario.name for scenario in state.scenarios.values() if scenario.status == status]
+            if names:
+                print(f"  {label:<14} {_names(names)}", file=out)
+        cut = [each.name for each in state.scenarios.values() if each.status not in {*ENDED, "judging", "queued"}]
+        if cut:
+            print(f"  {'interrupted':<14} {_names(cut)}", file=out)
         for file in event.files:
             print(f"  {safe(file)}", file=out)
         out.flush()
@@ -113,6 +129,10 @@ class PlainOutput:
 
     def _paint(self, what: str, text: str) -> str:
         return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if self._colour and what in _COLOURS else text
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _describe(scenario: ScenarioState, status: str) -> str:
@@ -133,6 +153,12 @@ def _why(scenario: ScenarioState) -> str:
     if scenario.status == "not run":
         return f"{safe(scenario.name)}: {shortened(scenario.reason or '', 300)}"
     return f"{safe(scenario.name)}: {', '.join(scenario.failed_signals) or 'too few agent turns'} ({scenario.stop_reason})"
+
+
+def _names(names: list[str]) -> str:
+    """How many, and the first few."""
+    shown = ", ".join(safe(name) for name in names[:5])
+    return f"{len(names)}: {shown}{', ...' if len(names) > 5 else ''}"
 
 
 def _rate(count: Count, *, interval: bool = False) -> str:

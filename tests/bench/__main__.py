@@ -18,7 +18,6 @@ from tests.bench import bench_cost, bench_pacing, bench_startup, bench_truth
 from tests.bench.processes import BenchError
 from tests.bench.table import Figure, print_figures
 
-
 QUIET_LOAD = 0.5
 """Load average above which the figures are not to be trusted."""
 

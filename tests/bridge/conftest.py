@@ -147,6 +147,8 @@ class World:
         for index, sentence in enumerate(sentences):
             last = index == len(sentences) - 1
             done = played if last else at + sentence_end[index] / rate * stretch / manners.speed + GAP / manners.speed
+            if last and manners.stopped_at_burst:
+                done = burst
             done = max(done, bot.last_arrival if last else 0.0)
             if manners.stopped == 0.0 and not (last and manners.stopped_at_burst):
                 self.at(done, lambda: self.event(side, "stopped"))

@@ -20,6 +20,7 @@ from voiceeval_tui.plain import PlainOutput
 
 LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [\w.<>]+:[\w.<>]+:\d+ \| \[(DEBUG|INFO|WARNING|ERROR)\]: ")
 QUICK: dict[str, Any] = {
+    "judge_url": "",
     "pause": 0.0,
     "duration": 30.0,
     "inactivity_timeout": 2.5,
@@ -91,7 +92,7 @@ class Ran:
 
     @property
     def log(self) -> str:
-        return (self.session / "evaluation_log.txt").read_text()
+        return (self.session / "evaluation_log.txt").read_bytes().decode()
 
     def bridge_log(self, name: str) -> str:
         return (self.session / name / "bridge_log.txt").read_text()

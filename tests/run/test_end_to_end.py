@@ -47,7 +47,14 @@ def _scenarios() -> dict[str, Any]:
 
 
 ORDER = "short__order"
-NOT_RUN = ["short__user_dies", "short__refused", "short__refused_state", "short__source_raises", "short__no_domain", "short__no_noise"]
+NOT_RUN = [
+    "short__user_dies",
+    "short__refused",
+    "short__refused_state",
+    "short__source_raises",
+    "short__no_domain",
+    "short__no_noise",
+]
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +193,10 @@ def test_a_stall_on_the_first_attempt_is_tried_again(ran: Ran) -> None:
     assert (moved / "__KILLED__").read_bytes() == b""
     assert not (moved / "metrics.json").exists()
     assert (moved / "conversation_log.txt").exists()
-    assert f"AUTO-RETRY 1/1: short__sleepy: {metrics['auto_retry_reasons'][0]}; attempt moved to {moved.name}/, re-running in 0.01s." in ran.log
+    assert (
+        f"AUTO-RETRY 1/1: short__sleepy: {metrics['auto_retry_reasons'][0]}; attempt moved to {moved.name}/, re-running in 0.01s."
+        in ran.log
+    )
 
 
 def test_a_stall_that_stays_is_kept_and_fails(ran: Ran) -> None:
@@ -213,7 +223,8 @@ def test_a_simulator_that_dies_is_never_held_against_the_agent(ran: Ran) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "bot", "step"), [("short__refused", "agent", "update_system_prompt"), ("short__refused_state", "user", "apply_initialization")]
+    ("name", "bot", "step"),
+    [("short__refused", "agent", "update_system_prompt"), ("short__refused_state", "user", "apply_initialization")],
 )
 def test_a_refused_set_up_names_the_bot_and_the_step(ran: Ran, name: str, bot: str, step: str) -> None:
     reason = ran.not_run(name)

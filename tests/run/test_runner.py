@@ -91,7 +91,9 @@ def test_whatever_a_source_raises_costs_its_own_scenario_only(
     assert not ran.complete
 
 
-def test_whatever_a_listener_raises_is_no_trouble_of_the_run(tmp_path: Path, quick_pairs: list[tuple[HostileBot, HostileBot]]) -> None:
+def test_whatever_a_listener_raises_is_no_trouble_of_the_run(
+    tmp_path: Path, quick_pairs: list[tuple[HostileBot, HostileBot]]
+) -> None:
     def broken(runner: Runner, event: events.Event) -> None:
         raise BrokenPipeError("the view is gone")
 
@@ -109,7 +111,7 @@ def test_a_second_run_in_the_same_second_takes_the_next_free_one(tmp_path: Path,
             return now
 
     monkeypatch.setattr(runner_module, "datetime", Clock)
-    (tmp_path / layout.SESSION_PREFIX).with_name(f"eval_{now + timedelta(seconds=1):%Y%m%d_%H%M%S}").mkdir()
+    (tmp_path / f"{layout.SESSION_PREFIX}{now + timedelta(seconds=1):%Y%m%d_%H%M%S}").mkdir()
     sessions = [run_engine(tmp_path, [("ws://127.0.0.1:9", "ws://127.0.0.1:7")], {}).session for _ in range(2)]
     assert [session.name for session in sessions] == ["eval_20260618_072325", "eval_20260618_072327"]
 

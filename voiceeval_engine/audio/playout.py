@@ -22,8 +22,13 @@ DRY_SECONDS = 0.040
 MAX_SECONDS = 600.0
 STREAMED_SILENCE_SECONDS = 1.0
 _BACKLOG_SECONDS = 0.020
+_BURST_SPEED = 1.5
+_HELD_BACK = 930
+"""Input samples that soxr may keep until it hands out a block (116 ms at 8 kHz): play-out starts later by these."""
 _ROUNDING = 8
 """Samples by which a resampled stream's length may differ from the exact ratio."""
+_RINGING_SECONDS = 0.004
+"""A resampled onset rings this long before it: that much of the frame before may be loud without being speech."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,7 @@ class Playout(Generic[Event]):
         self._rate = rate
         self._chunk = chunk
         self._depth = jitter_chunks * chunk
+        self._start_at = self._depth
         self._blocks: deque[Samples] = deque()
         self._buffered = 0
         self._loud_until = 0
@@ -63,6 +69,8 @@ class Playout(Generic[Event]):
         self._last_push = float("-inf")
         self._heard_until = float("-inf")
         self._silent_seconds = 0.0
+        self._skipped = 0.0
+        self._skipped_since = 0.0
         self._marks: deque[_Mark] = deque()
         self._events: deque[tuple[int, Event]] = deque()
 
@@ -80,12 +88,16 @@ class Playout(Generic[Event]):
         """Take one received frame (mono samples at `rate` Hz); returns whether it is loud.
 
         Streamed silence beyond a second is not queued up behind late audio, else a bot that bursts its speech and then streams
-        silence would be heard later and later. What does not fit 10 minutes is dropped and counted.
+        silence would be heard later and later; it still counts as audio time where it came in a burst with the speech behind it. What
+        does not fit 10 minutes is dropped and counted.
         """
+        if not samples.size:
+            return False
         if rate != self._in_rate:
             self._end_stream()
             self._in_rate = rate
             self._stream = soxr.ResampleStream(rate, self._rate, 1, dtype="int16", quality="HQ") if rate != self._rate else None
+            self._start_at = self._depth + (0 if self._stream is None else round(_HELD_BACK * self._rate / rate))
         loud = is_loud(samples)
         seconds = samples.size / rate
         if loud:
@@ -93,17 +105,22 @@ class Playout(Generic[Event]):
         else:
             self._silent_seconds += seconds
             if self._silent_seconds > STREAMED_SILENCE_SECONDS and self._heard_until > now + _BACKLOG_SECONDS:
+                if not self._skipped:
+                    self._skipped_since = now
+                self._skipped += seconds
                 return False
         if self._buffered + samples.size * self._rate / rate > MAX_SECONDS * self._rate:
             self.dropped_seconds += seconds
             return loud
-        heard = max(now, self._heard_until)
-        self._heard_until = heard + seconds
-        self._marks.append(_Mark(self._expected(), now, heard))
+        burst = self._skipped > _BURST_SPEED * (now - self._skipped_since)
+        heard = max(now, self._heard_until + (self._skipped if burst else 0.0))
+        self._heard_until, self._skipped = heard + seconds, 0.0
+        place = self._expected()
+        if place == self._popped:
+            self._waiting_since = now
+        self._marks.append(_Mark(place, now, heard))
         self._stream_in += samples.size
         self._last_push = now
-        if not self._buffered:
-            self._waiting_since = now
         self._append(samples if self._stream is None else self._stream.resample_chunk(samples))
         if loud:
             self._loud_until = self._expected()
@@ -121,10 +138,11 @@ class Playout(Generic[Event]):
             self._playing = False
             return None
         if not self._playing:
-            if self._buffered < self._depth and now - self._waiting_since < self._depth / self._rate:
+            waiting = self._expected() - self._popped
+            if waiting < self._start_at and now - self._waiting_since < self._start_at / self._rate:
                 return None
             self._playing = True
-        if self._buffered < self._chunk and self._stream_in:
+        if self._buffered < self._chunk and self._pushed > self._stream_base:
             return None
         return self._take()
 
@@ -159,7 +177,7 @@ class Playout(Generic[Event]):
         """Where the sample at `position` came from; only for samples of the two chunks handed out last."""
         mark = self._marks[0]
         for later in self._marks:
-            if later.position > position:
+            if later.position > position + _RINGING_SECONDS * self._rate:
                 break
             mark = later
         return Origin(mark.arrived, max(mark.arrived, mark.heard + (position - mark.position) / self._rate))

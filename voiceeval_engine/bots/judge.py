@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -46,7 +47,7 @@ def _actions(text: str | None) -> list[tuple[str, str]]:
     """Name and arguments of each action in a section, in a form that can be compared."""
     try:
         value = json.loads(text or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     if isinstance(value, dict):
         value = value.get("actions", [value])
@@ -72,7 +73,9 @@ def _assertion(line: str, found: dict[str, str]) -> dict[str, Any]:
 def _spoken(context: str) -> list[str]:
     try:
         messages = json.loads(context)
-    except ValueError:
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(messages, list):
         return []
     return [
         message["content"]
@@ -115,8 +118,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that hung up is nobody's trouble: an engine that stops does so."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def judge_server(port: int = 0) -> ThreadingHTTPServer:
     """A judge on 127.0.0.1, not yet serving; port 0 takes a free one. Raises OSError where the port cannot be had."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
-    server.daemon_threads = True
-    return server
+    return _Server(("127.0.0.1", port), _Handler)

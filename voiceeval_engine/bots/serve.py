@@ -1,7 +1,8 @@
 """Running pairs as a program: `python -m voiceeval_engine.bots --pairs N`.
 
-Prints one line a pair once it listens and serves until it is told to end by a signal or, where asked for, by its standard input
-coming to its end, so a parent that dies takes it along. May import its own folder and the standard library.
+Prints one line a pair once it listens, one for the judge where it is asked for, and serves until it is told to end by a signal or,
+where asked for, by its standard input coming to its end, so a parent that dies takes it along. May import its own folder and the
+standard library.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from http.server import ThreadingHTTPServer
 
+from voiceeval_engine.bots.judge import judge_server
 from voiceeval_engine.bots.script import Attempts
 from voiceeval_engine.bots.server import BotError, BotPair
 
@@ -24,12 +27,17 @@ LAST_PORT = 65535
 
 
 async def serve_pairs(
-    pairs: int, agent_port: int = AGENT_PORT, user_port: int = USER_PORT, *, end_with_stdin: bool = False
+    pairs: int,
+    agent_port: int = AGENT_PORT,
+    user_port: int = USER_PORT,
+    *,
+    judge_port: int | None = None,
+    end_with_stdin: bool = False,
 ) -> None:
     """Serve `pairs` pairs until SIGTERM, SIGINT or, if asked for, the end of standard input; then close all within a second.
 
-    Pair i (from 0) takes the given ports + 2 * i; port 0 means a free port for every bot of that side. Raises BotError where a
-    port cannot be had.
+    Pair i (from 0) takes the given ports + 2 * i; port 0 means a free port for every bot of that side. With `judge_port` the embedded
+    judge is served too. Raises BotError where a port cannot be had.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -39,14 +47,20 @@ async def serve_pairs(
         threading.Thread(target=_watch_stdin, args=(loop, stop), daemon=True).start()
     attempts = Attempts()
     started: list[BotPair] = []
+    judge = None if judge_port is None else _start_judge(judge_port)
     try:
         for index in range(pairs):
             pair = BotPair(agent_port=_port(agent_port, index), user_port=_port(user_port, index), attempts=attempts)
             await pair.start()
             started.append(pair)
             print(f"pair {index + 1}: agent {pair.agent.url} user {pair.user.url}", flush=True)
+        if judge is not None:
+            print(f"judge http://127.0.0.1:{judge.server_port}/v1/chat/completions", flush=True)
         await stop.wait()
     finally:
+        if judge is not None:
+            await asyncio.to_thread(judge.shutdown)
+            judge.server_close()
         await asyncio.gather(*(pair.close() for pair in started))
 
 
@@ -56,15 +70,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pairs", type=_positive, default=1, metavar="N", help="how many pairs (1)")
     parser.add_argument("--agent-port", type=_port_number, default=AGENT_PORT, metavar="PORT", help="the first agent's port (8765)")
     parser.add_argument("--user-port", type=_port_number, default=USER_PORT, metavar="PORT", help="the first user's port (8766)")
+    parser.add_argument(
+        "--judge-port", type=_port_number, metavar="PORT", help="serve the embedded judge there too (0 = a free port)"
+    )
     parser.add_argument("--end-with-stdin", action="store_true", help="end when standard input does")
     options = parser.parse_args(arguments)
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
     try:
-        asyncio.run(serve_pairs(options.pairs, options.agent_port, options.user_port, end_with_stdin=options.end_with_stdin))
+        asyncio.run(
+            serve_pairs(
+                options.pairs,
+                options.agent_port,
+                options.user_port,
+                judge_port=options.judge_port,
+                end_with_stdin=options.end_with_stdin,
+            )
+        )
     except BotError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _start_judge(port: int) -> ThreadingHTTPServer:
+    try:
+        server = judge_server(port)
+    except OSError as error:
+        raise BotError(f"the judge cannot listen on port {port}: {error.strerror or error}") from error
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
 
 
 def _port(first: int, index: int) -> int:

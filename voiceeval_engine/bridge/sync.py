@@ -7,6 +7,7 @@ Plain values in, plain values out; the sending is `conversation`'s. May import d
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,9 +41,15 @@ class Shadow:
         except Exception as error:  # noqa: BLE001 - a domain's function is foreign code
             self.troubles.append(f"sync_state raised {error!r}")
             return {}
+        if not isinstance(found, dict):
+            self.troubles.append(f"sync_state returned {type(found).__name__}, no object")
+            return {}
         deltas: Deltas = {}
         for side, db in self._dbs.items():
-            if delta := found.get(side):
+            delta = found.get(side)
+            if delta and not _is_delta(delta):
+                self.troubles.append(f"delta for the {side}: not an object of dotted paths with JSON values")
+            elif delta:
                 self.troubles += [f"delta for the {side}: {error}" for error in apply_delta(db, copy.deepcopy(delta))]
                 deltas[side] = delta
         return deltas
@@ -65,3 +72,12 @@ class Shadow:
             self.troubles.append(f"replaying {name} of the {side} raised {error!r}")
             return {}
         return self.sync()
+
+
+def _is_delta(value: Any) -> bool:
+    """Whether a domain's `sync_state` gave something that can be applied and sent."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and all(isinstance(path, str) for path in value)

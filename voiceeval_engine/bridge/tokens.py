@@ -9,11 +9,14 @@ from typing import Any
 
 from voiceeval_engine.session.metrics import TokenCount
 
+_MAX_COUNT = 10**12
+"""No call uses more; sums stay far below what a reader of `metrics.json` takes for a count (2**63)."""
+
 
 def add_tokens(count: TokenCount, entry: Any) -> tuple[TokenCount, str | None]:
     """`count` with one entry of a message's `tokens` added, and a sentence about what in it could not be used.
 
-    Each entry is one call; numbers in quotes count; a field that is no whole number >= 0 counts as 0.
+    Each entry is one call; numbers in quotes count; a field that is no whole number from 0 to 10**12 counts as 0.
     """
     if not isinstance(entry, dict):
         return count, f"a token entry that is no object: {str(entry)[:80]!r}"
@@ -26,8 +29,10 @@ def add_tokens(count: TokenCount, entry: Any) -> tuple[TokenCount, str | None]:
 def _number(entry: dict[Any, Any], key: str) -> tuple[int, str | None]:
     value = entry.get(key)
     try:
-        if not isinstance(value, bool) and isinstance(value, int | float | str) and float(value) >= 0 and float(value).is_integer():
-            return int(float(value)), None
+        if not isinstance(value, bool) and isinstance(value, int | float | str):
+            number = float(value)
+            if 0 <= number <= _MAX_COUNT and number.is_integer():
+                return int(number), None
     except (ValueError, OverflowError):
         pass
     return 0, None if value is None else f"a token count that is no number: {key}={str(value)[:80]!r}"

@@ -67,6 +67,18 @@ class _Span:
 
 
 @dataclass(slots=True)
+class _Dispute:
+    """A "stopped" that speech followed: stale, unless a "started" shows that the speech begins another turn."""
+
+    since: float
+    stopped: float | None
+    last: Speech
+    after: _Span
+    parted: bool
+    """The other side spoke between the "stopped" and that speech."""
+
+
+@dataclass(slots=True)
 class _Segment:
     opened: float
     tick: int
@@ -74,7 +86,8 @@ class _Segment:
     span: _Span | None = None
     stopped: float | None = None
     closing_since: float | None = None
-    disputed: tuple[float, Speech] | None = None
+    closing_tick: int = 0
+    disputed: _Dispute | None = None
     spoken: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     transcriptions: list[str] = field(default_factory=list)
@@ -108,6 +121,7 @@ class TurnTracker:
         self._sides: dict[Side, _SideState] = {"agent": _SideState(), "user": _SideState()}
         self._now = 0.0
         self._tick = 0
+        self._told = 0
 
     def measured_by_events(self, side: Side) -> bool:
         """Whether the side's audio never rests (a background mixer), so that only its events can date its turns."""
@@ -130,9 +144,13 @@ class TurnTracker:
         elif segment.span is None:
             segment.span = _Span(speech, speech)
         elif pause < SETTLE and state.loose is None:
-            if segment.closing_since is not None:  # the "stopped" came while the speech went on: stale
-                segment.disputed = segment.disputed or (segment.closing_since, segment.span.last)
-                segment.closing_since = segment.stopped = None
+            since, stopped = segment.closing_since, segment.stopped
+            if segment.disputed is not None:
+                segment.disputed.after.add(speech)
+            elif since is not None:
+                parted = self._last_speech(_other(side)) > since
+                segment.disputed = _Dispute(since, stopped, segment.span.last, _Span(speech, speech), parted)
+            segment.closing_since = segment.stopped = None
             segment.span.add(speech)
         else:
             self._add_loose(state, speech)
@@ -144,6 +162,10 @@ class TurnTracker:
         if state.loose is not None and state.loose.last.sent - state.loose.first.sent > MIXER:
             state.by_events, state.loose = True, None
         segment = state.segment
+        if segment is not None and segment.disputed is not None and self._now - segment.disputed.since < 2 * SETTLE:
+            if segment.disputed.parted:
+                state.loose = self._cut_back(segment)
+            segment.disputed = None
         if segment is not None and not self._continues(side, segment):
             if segment.closing_since is None:
                 state.owed_stops += 1
@@ -169,7 +191,7 @@ class TurnTracker:
         if state.segment is not None and state.segment.closing_since is None:
             self._adopt_loose(state, state.segment)
             state.segment.stopped = at
-            state.segment.closing_since = self._now
+            state.segment.closing_since, state.segment.closing_tick = self._now, self._tick
 
     def on_text(self, side: Side, text: str, kind: Literal["spoken", "output", "transcription"]) -> None:
         """Words of the side: spoken (`bot-tts-text`), or what stands in for them where there are none."""
@@ -182,7 +204,6 @@ class TurnTracker:
     def advance(self, now: float, tick: int) -> list[Turn]:
         """Time passes; returns the turns that have settled since the last call, in order of settling."""
         self._now, self._tick = now, tick
-        before = len(self.turns)
         for side, state in self._sides.items():
             segment = state.segment
             if segment is not None:
@@ -192,12 +213,11 @@ class TurnTracker:
                 self._end_loose(side, state)
             elif loose is not None and loose.last.sent - loose.first.sent > MIXER and state.says_started:
                 state.by_events, state.loose = True, None
-        return self.turns[before:]
+        return self._untold()
 
     def finish(self, now: float) -> list[Turn]:
-        """The conversation is over: what is open becomes a turn too. Returns the turns that this adds."""
+        """The conversation is over: what is open becomes a turn too. Returns the turns not returned so far."""
         self._now = now
-        before = len(self.turns)
         for side, state in self._sides.items():
             if state.segment is not None:
                 self._adopt_loose(state, state.segment)
@@ -207,12 +227,17 @@ class TurnTracker:
             if state.early is not None:
                 self._settle(side, state.early)
                 state.early = None
-        return self.turns[before:]
+        return self._untold()
+
+    def _untold(self) -> list[Turn]:
+        """The turns that have settled since this was last asked, by an event or by time."""
+        told, self._told = self._told, len(self.turns)
+        return self.turns[told:]
 
     def _continues(self, side: Side, segment: _Segment) -> bool:
         """Whether a "started" goes on with the open segment: a flap between sentences, or a repeated event."""
         state = self._sides[side]
-        others_last = self._last_speech("user" if side == "agent" else "agent")
+        others_last = self._last_speech(_other(side))
         if segment.closing_since is not None:
             return self._now - segment.closing_since < SETTLE and others_last <= segment.closing_since
         if state.by_events or segment.span is None:
@@ -233,14 +258,12 @@ class TurnTracker:
             if self._now - segment.closing_since >= SETTLE:
                 self._settle(side, segment)
             return
-        if segment.disputed is not None and self._now - segment.disputed[0] > MIXER:
+        if segment.disputed is not None and self._now - segment.disputed.since > MIXER:
             state.by_events, state.loose = True, None
-            segment.stopped, last = segment.disputed
-            if segment.span is not None:
-                segment.span.last = last
+            self._cut_back(segment)
             self._settle(side, segment)
             return
-        other: Side = "user" if side == "agent" else "agent"
+        other = _other(side)
         loose = state.loose
         if loose is not None and self._now - loose.first.sent >= SETTLE:
             self._adopt_loose(state, segment)
@@ -265,6 +288,16 @@ class TurnTracker:
             segment.add(state.loose)
         state.loose = None
 
+    @staticmethod
+    def _cut_back(segment: _Segment) -> _Span | None:
+        """Believe the disputed "stopped" after all; returns the speech that came after it."""
+        disputed, segment.disputed = segment.disputed, None
+        if disputed is None or segment.span is None:
+            return None
+        segment.stopped, segment.closing_since = disputed.stopped, disputed.since
+        segment.span.last = disputed.last
+        return disputed.after
+
     def _end_loose(self, side: Side, state: _SideState) -> None:
         """Speech outside any segment has ended: a turn by energy where the side never says "started", else no turn."""
         loose, state.loose = state.loose, None
@@ -287,8 +320,9 @@ class TurnTracker:
             first, last = span.first, span.last
         else:
             end = segment.closing_since if segment.closing_since is not None else self._now
+            tick = segment.closing_tick if segment.closing_since is not None else self._tick
             first = Speech(segment.opened, segment.tick, segment.started or segment.opened, segment.started or segment.opened)
-            last = Speech(max(end, segment.opened), self._tick, end, end)
+            last = Speech(max(end, segment.opened), tick, end, end)
         self.turns.append(
             Turn(
                 side=side,
@@ -305,6 +339,10 @@ class TurnTracker:
                 stopped=segment.stopped,
             )
         )
+
+
+def _other(side: Side) -> Side:
+    return "user" if side == "agent" else "agent"
 
 
 _NO_SPACE_BEFORE = re.compile(r"[.,!?;:%)\]}’'…、。，！？；：]")

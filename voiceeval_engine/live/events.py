@@ -22,7 +22,9 @@ class _Event(BaseModel):
     """Wall clock, s since the epoch."""
 
 
-class _AttemptEvent(_Event):
+class AttemptEvent(_Event):
+    """Of one attempt at one scenario."""
+
     scenario: str
     attempt: int
     """1 for the first attempt in this invocation."""
@@ -39,7 +41,7 @@ class RunStarted(_Event):
     min_agent_turns: int
 
 
-class AttemptStarted(_AttemptEvent):
+class AttemptStarted(AttemptEvent):
     """A pair (0-based) takes a scenario: set-up begins. `number` is its place in the queue, from 1."""
 
     type: Literal["attempt_started"] = "attempt_started"
@@ -48,13 +50,13 @@ class AttemptStarted(_AttemptEvent):
     max_duration: float
 
 
-class ConversationStarted(_AttemptEvent):
+class ConversationStarted(AttemptEvent):
     """Both bots are set up and connected; audio runs from here."""
 
     type: Literal["conversation_started"] = "conversation_started"
 
 
-class Speaking(_AttemptEvent):
+class Speaking(AttemptEvent):
     """A bot says that it begins (`on`) or ends speaking; `at` is s on the conversation's clock, as in all below."""
 
     type: Literal["speaking"] = "speaking"
@@ -63,7 +65,7 @@ class Speaking(_AttemptEvent):
     at: float
 
 
-class Words(_AttemptEvent):
+class Words(AttemptEvent):
     """Words that a bot is speaking."""
 
     type: Literal["words"] = "words"
@@ -72,7 +74,7 @@ class Words(_AttemptEvent):
     at: float
 
 
-class ToolCalled(_AttemptEvent):
+class ToolCalled(AttemptEvent):
     """A bot called a tool; `applied` where it changed the bot's database."""
 
     type: Literal["tool_called"] = "tool_called"
@@ -82,7 +84,7 @@ class ToolCalled(_AttemptEvent):
     at: float
 
 
-class Interrupted(_AttemptEvent):
+class Interrupted(AttemptEvent):
     """A bot dropped what it was saying."""
 
     type: Literal["interrupted"] = "interrupted"
@@ -90,7 +92,7 @@ class Interrupted(_AttemptEvent):
     at: float
 
 
-class TurnEnded(_AttemptEvent):
+class TurnEnded(AttemptEvent):
     """A turn is settled. `latency_ms` stands on an agent turn that answered the user."""
 
     type: Literal["turn_ended"] = "turn_ended"
@@ -101,7 +103,7 @@ class TurnEnded(_AttemptEvent):
     latency_ms: float | None = None
 
 
-class ConversationEnded(_AttemptEvent):
+class ConversationEnded(AttemptEvent):
     """No more audio: why, after how long (s)."""
 
     type: Literal["conversation_ended"] = "conversation_ended"
@@ -110,7 +112,7 @@ class ConversationEnded(_AttemptEvent):
     turns: int
 
 
-class AttemptDiscarded(_AttemptEvent):
+class AttemptDiscarded(AttemptEvent):
     """The attempt does not count. `retry_in` is the pause (s) before the next one, None where there is none."""
 
     type: Literal["attempt_discarded"] = "attempt_discarded"
@@ -120,8 +122,11 @@ class AttemptDiscarded(_AttemptEvent):
     tokens: int = 0
 
 
-class ScenarioScored(_AttemptEvent):
-    """The scenario has its `metrics.json`. The two verdicts are None for "N/A"; `signals` holds every computed one."""
+class ScenarioScored(AttemptEvent):
+    """The scenario has its `metrics.json`. The two verdicts are None for "N/A"; `signals` holds every computed one.
+
+    While `pending`, the judge's verdict is out and another of these follows. `predicates` and `assertions` are (passed, all).
+    """
 
     type: Literal["scenario_scored"] = "scenario_scored"
     verdict: bool | None
@@ -135,9 +140,14 @@ class ScenarioScored(_AttemptEvent):
     tokens: int
     retries: int
     duration: float
+    pending: bool = False
+    judge_score: float | None = None
+    judge_failed: bool = False
+    predicates: tuple[int, int] = (0, 0)
+    assertions: tuple[int, int] = (0, 0)
 
 
-class ScenarioNotRun(_AttemptEvent):
+class ScenarioNotRun(AttemptEvent):
     """No attempt gave a result; `attempt` is the last one made, 0 where there was none."""
 
     type: Literal["scenario_not_run"] = "scenario_not_run"

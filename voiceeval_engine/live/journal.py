@@ -33,6 +33,7 @@ class Journal:
 
     def __init__(self, path: Path, executor: Executor) -> None:
         self.error: OSError | None = None
+        self.failures: list[Exception] = []
         self._path = path
         self._executor = executor
         self._listeners: list[Listener] = []
@@ -46,15 +47,19 @@ class Journal:
         self._start_line = _needs_newline(path)
 
     def listen(self, listener: Listener) -> None:
-        """Also hand every event to `listener`, in the event loop."""
+        """Also hand every event to `listener`, in the event loop. One that raises is told no more; `failures` keeps what it raised."""
         self._listeners.append(listener)
 
     def emit(self, event: Event) -> None:
         """Stamp an event, hand it to the listeners, write it within a tenth of a second."""
         self._seq += 1
         stamped = event.model_copy(update={"seq": self._seq, "time": time.time()})
-        for listener in self._listeners:
-            listener(stamped)
+        for listener in tuple(self._listeners):
+            try:
+                listener(stamped)
+            except Exception as error:  # noqa: BLE001 - the engine never waits for a view, nor falls with one
+                self._listeners.remove(listener)
+                self.failures.append(error)
         self._waiting.append(to_line(stamped))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush)
@@ -85,6 +90,7 @@ class Journal:
                 file.write(("\n" + text if self._start_line else text).encode())
         except OSError as error:
             self.error = error
+            self._start_line = True  # what was written of it may lack its end
         else:
             self._start_line = False
 

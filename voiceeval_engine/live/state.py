@@ -14,7 +14,9 @@ from typing import Literal
 from voiceeval_engine.live import events
 
 Area = Literal["run", "queue", "transcript", "latency", "trouble", "log"]
-Status = Literal["queued", "setting up", "talking", "scoring", "retrying", "passed", "failed", "no verdict", "stalled", "not run"]
+Status = Literal[
+    "queued", "setting up", "talking", "scoring", "judging", "retrying", "passed", "failed", "no verdict", "stalled", "not run"
+]
 ENDED: frozenset[Status] = frozenset({"passed", "failed", "no verdict", "stalled", "not run"})
 SCORED: frozenset[Status] = ENDED - {"not run"}
 
@@ -49,6 +51,10 @@ class ScenarioState:
     retries: int = 0
     tokens: int = 0
     duration: float = 0.0
+    judge_score: float | None = None
+    judge_failed: bool = False
+    predicates: tuple[int, int] = (0, 0)
+    assertions: tuple[int, int] = (0, 0)
     discarded: list[Discarded] = field(default_factory=list)
 
 
@@ -74,7 +80,7 @@ class RunState:
         self.ended: events.RunEnded | None = None
 
     def apply(self, event: events.Event) -> frozenset[Area]:
-        """Fold one event in; returns the areas that changed. Events of unknown scenarios or older attempts change nothing."""
+        """Fold one event in; returns the areas that changed. Events of unknown scenarios or of attempts that are over change nothing."""
         self.now = max(self.now, event.time)
         if isinstance(event, events.RunStarted):
             self._start(event)
@@ -85,7 +91,7 @@ class RunState:
         if isinstance(event, events.Logged):
             return frozenset({"log"})
         scenario = self.scenarios.get(event.scenario)
-        if scenario is None or event.attempt < scenario.attempt:
+        if scenario is None or _is_late(scenario, event):
             return frozenset()
         return self._apply_to(scenario, event)
 
@@ -112,9 +118,21 @@ class RunState:
         return Count(sum(verdicts), len(verdicts))
 
     def signal(self, name: str) -> Count:
-        """One signal over the scenarios that have it; stalled ones are in no signal's rate."""
-        verdicts = [each.signals[name] for each in self._scored() if name in each.signals and each.status != "stalled"]
+        """One signal over the scenarios that have it; stalled ones are in no signal's rate.
+
+        The two assertion signals count predicates and assertions, not scenarios.
+        """
+        scored = [scenario for scenario in self._scored() if scenario.status != "stalled"]
+        if name in ("db_state_assertion", "nl_assertion"):
+            pairs = [each.predicates if name == "db_state_assertion" else each.assertions for each in scored]
+            return Count(sum(passed for passed, _ in pairs), sum(total for _, total in pairs))
+        verdicts = [scenario.signals[name] for scenario in scored if name in scenario.signals]
         return Count(sum(verdicts), len(verdicts))
+
+    @property
+    def judge_scores(self) -> list[float]:
+        """The judge's scores of scenarios that did not stall."""
+        return [each.judge_score for each in self._scored() if each.judge_score is not None and each.status != "stalled"]
 
     @property
     def latencies(self) -> list[float]:
@@ -179,7 +197,9 @@ class RunState:
 
     @staticmethod
     def _score(scenario: ScenarioState, event: events.ScenarioScored) -> None:
-        if event.stalled:
+        if event.pending:
+            scenario.status = "judging"
+        elif event.stalled:
             scenario.status = "stalled"
         elif event.verdict is None:
             scenario.status = "no verdict"
@@ -189,6 +209,18 @@ class RunState:
         scenario.failed_signals, scenario.signals = tuple(event.failed_signals), dict(event.signals)
         scenario.stop_reason, scenario.turns, scenario.latencies = event.stop_reason, event.turns, list(event.latencies)
         scenario.tokens, scenario.retries, scenario.duration = event.tokens, event.retries, event.duration
+        scenario.judge_score, scenario.judge_failed = event.judge_score, event.judge_failed
+        scenario.predicates, scenario.assertions = event.predicates, event.assertions
+
+
+def _is_late(scenario: ScenarioState, event: events.AttemptEvent) -> bool:
+    """Whether an event belongs to an attempt that is over; only the scenario's end may still come from a discarded one."""
+    if event.attempt < scenario.attempt:
+        return True
+    if any(discarded.attempt == event.attempt for discarded in scenario.discarded):
+        return not isinstance(event, events.ScenarioNotRun)
+    ends = isinstance(event, events.AttemptStarted | events.AttemptDiscarded | events.ScenarioScored | events.ScenarioNotRun)
+    return scenario.status in ENDED and not ends
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:

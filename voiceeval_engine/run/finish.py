@@ -17,10 +17,10 @@ from voiceeval_engine.bridge.ending import Policy
 from voiceeval_engine.domains.registry import Db, Domain, DomainError, load_domain
 from voiceeval_engine.domains.state import db_hash
 from voiceeval_engine.scenarios.model import Scenario
-from voiceeval_engine.scoring.score import AttemptRecord, ScoredAttempt, score_attempt
+from voiceeval_engine.scoring.score import AttemptRecord, JudgeScore, ScoredAttempt, score_attempt
 from voiceeval_engine.session import evidence, layout
 from voiceeval_engine.session.files import UnreadableFile, read_json, write_json
-from voiceeval_engine.session.metrics import LatencyRecord, TurnRecord
+from voiceeval_engine.session.metrics import PENDING_REASON, LatencyRecord, TurnRecord
 
 _CONTEXT_WEIGHT = 8
 """Python literals parse about this many times slower than JSON."""
@@ -28,7 +28,10 @@ _CONTEXT_WEIGHT = 8
 
 @dataclass(frozen=True)
 class Scoring:
-    """How to score; `spent` is the time in s from the conversation's connection to the call of `finish`."""
+    """How to score; `spent` is the time in s from the conversation's connection to the call of `finish`.
+
+    `pending_judge` stands for the verdict until it comes, None where there is no judge.
+    """
 
     policy: Policy
     inactivity_timeout: float
@@ -36,6 +39,7 @@ class Scoring:
     strict_match: bool
     retry_reasons: tuple[str, ...]
     spent: float
+    pending_judge: JudgeScore | None = None
 
 
 def weight(scenario: Scenario, outcome: Outcome) -> int:
@@ -127,11 +131,14 @@ def finish(folder: Path, scenario: Scenario, outcome: Outcome, chunk_seconds: fl
         agent_db=_database(agent.db_text),
         user_db=_database(user.db_text),
         retry_reasons=scoring.retry_reasons,
+        judge=scoring.pending_judge,
         trace_metrics=_trace_metrics(folder),
     )
     scored = score_attempt(
         record, scenario, _domain(scenario), min_agent_turns=scoring.min_agent_turns, strict_match=scoring.strict_match
     )
+    if scoring.pending_judge is not None:
+        write_json(folder / layout.JUDGE_RESULT, {"score": 0.0, "reason": PENDING_REASON})
     write_json(folder / layout.METRICS, scored.metrics)
     return scored
 

@@ -8,23 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dotenv import dotenv_values
+
 from voiceeval_engine.offload import Offload
-from voiceeval_engine.scoring.judge import Judge
+from voiceeval_engine.run.options import RunOptions
+from voiceeval_engine.scoring.judge import Judge, JudgeSettings
 from voiceeval_engine.scoring.judge_input import SYSTEM_PROMPT, InputOptions, read_user_content
 from voiceeval_engine.scoring.rescore import judge_score, rescore
 from voiceeval_engine.scoring.score import JudgeScore
 from voiceeval_engine.scoring.verdict import Verdict, judge_result
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, read_json, write_json
-from voiceeval_engine.session.metrics import PENDING_REASON, saved_context
+from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, read_json, write_json
+from voiceeval_engine.session.metrics import saved_context
+from voiceeval_engine.session.run_args import redact
 
 Log = logging.LoggerAdapter[logging.Logger]
 
+_METADATA = f"{layout.SCENARIO_CONFIG}/metadata.json"
 _JUDGED_FILES = (layout.METRICS, f"{layout.AGENT_LOGS}/{layout.LLM_CONTEXT}", f"{layout.USER_LOGS}/{layout.LLM_CONTEXT}")
 
 
@@ -39,11 +46,17 @@ class JudgeRules:
 
 @dataclass(frozen=True)
 class Judged:
-    """One scenario after its verdict: the new `metrics.json` and whether the judge's call failed."""
+    """One scenario after its verdict, with the new `metrics.json`."""
 
     name: str
     metrics: dict[str, Any]
-    failed: bool
+    verdict: Verdict
+
+
+def find_key(options: RunOptions) -> str | None:
+    """The judge's key: the option, else the variable it names, else a `.env` in the working directory; None where there is none."""
+    name = options.judge_api_key_name
+    return options.judge_api_key or os.environ.get(name) or (dotenv_values(".env").get(name) if name else None) or None
 
 
 def pending_score(threshold: float | None, assertions: int) -> JudgeScore:
@@ -51,24 +64,22 @@ def pending_score(threshold: float | None, assertions: int) -> JudgeScore:
     return JudgeScore(0.0, None if threshold is None else False, 0.0 if assertions else None)
 
 
-def write_pending(folder: Path) -> None:
-    """`judge_result.json` while the verdict is out; written before `metrics.json`. Raises OSError."""
-    write_json(folder / layout.JUDGE_RESULT, {"score": 0.0, "reason": PENDING_REASON})
-
-
 def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rules: JudgeRules) -> dict[str, Any]:
     """Put a verdict into `metrics.json`, then into `judge_result.json`; returns the metrics.
 
-    The order matters: as long as the result says "pending", the scenario is in no rate and a resume asks again. Raises OSError and
-    UnreadableFile.
+    The order matters: as long as the result says "pending", the scenario is in no rate and a resume asks again. Raises OSError,
+    UnreadableFile and UnwritableValue.
     """
     metrics = read_json(folder / layout.METRICS)
-    metadata = read_json(folder / layout.SCENARIO_CONFIG / "metadata.json")
-    if not isinstance(metrics, dict) or not isinstance(metadata, dict):
+    metadata = read_json(folder / _METADATA)
+    if not isinstance(metrics, dict):
         raise UnreadableFile(folder / layout.METRICS, "not an object")
+    whitelist = metadata.get("success_signals") if isinstance(metadata, dict) else None
+    if not isinstance(whitelist, list):
+        raise UnreadableFile(folder / _METADATA, "no list of success_signals")
     changed = rescore(
         metrics,
-        metadata.get("success_signals") or (),
+        whitelist,
         judge_score(verdict, rules.threshold),
         min_agent_turns=rules.min_agent_turns,
         context_loader=saved_context(folder),
@@ -93,7 +104,7 @@ class JudgeDesk:
         """Judge a scenario whose files are complete; returns at once."""
         task = asyncio.get_running_loop().create_task(self._guarded(name, folder), name=f"judge {name}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
 
     async def drain(self) -> None:
         """Until no verdict is out."""
@@ -107,10 +118,15 @@ class JudgeDesk:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("%s broke down, the verdict stays pending", task.get_name(), exc_info=error)
+
     async def _guarded(self, name: str, folder: Path) -> None:
         try:
             await self._judge_one(name, folder)
-        except (OSError, UnreadableFile) as error:
+        except (OSError, UnreadableFile, UnwritableValue) as error:
             self._log.error("%s: its verdict cannot be written and stays pending: %s", name, error)
 
     async def _judge_one(self, name: str, folder: Path) -> None:
@@ -120,7 +136,48 @@ class JudgeDesk:
         if verdict.failed:
             self._log.warning("%s: judge call failed, scored 0.0: %s", name, verdict.reason)
         metrics = await self._offload.run(size, apply_verdict, folder, verdict, content, self._rules)
-        self._on_judged(Judged(name, metrics, verdict.failed))
+        self._on_judged(Judged(name, metrics, verdict))
+
+
+@asynccontextmanager
+async def open_desk(
+    options: RunOptions, key: str | None, min_agent_turns: int, offload: Offload, log: Log, on_judged: Callable[[Judged], None]
+) -> AsyncIterator[JudgeDesk | None]:
+    """A desk with the options' judge, None where there is no judge. One that cannot be reached is a loud warning now, not later."""
+    if not options.judged:
+        yield None
+        return
+    settings = JudgeSettings(
+        url=options.judge_url,
+        model=options.judge_model,
+        key=key,
+        timeout=options.judge_timeout,
+        max_tokens=options.judge_max_tokens,
+        temperature=options.judge_temperature,
+        top_p=options.judge_top_p,
+        seed=options.judge_seed,
+        thinking_token_budget=options.judge_thinking_token_budget,
+        concurrency=options.judge_concurrency,
+    )
+    inputs = InputOptions(
+        include_conversation=options.judge_include_conversation,
+        compact=options.judge_compact_context,
+        message_limit=options.judge_context_message_limit,
+        system_string_limit=options.judge_context_system_string_limit,
+        string_limit=options.judge_context_string_limit,
+    )
+    log.info("Using LLM judge: %s with model: %s", redact(options.judge_url, [key or ""]), options.judge_model)
+    async with Judge(settings, SYSTEM_PROMPT, log) as judge:
+        trouble = await judge.probe()
+        if trouble is not None:
+            log.warning(
+                "THE JUDGE CANNOT BE REACHED: %s. Until it can, every judge score will be 0.0; rejudge mends that later.", trouble
+            )
+        desk = JudgeDesk(judge, JudgeRules(options.judge_threshold, min_agent_turns, inputs), offload, log, on_judged)
+        try:
+            yield desk
+        finally:
+            await desk.abandon()
 
 
 def _size(folder: Path) -> int:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from concurrent.futures import Future
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from voiceeval_engine.live import events
 from voiceeval_engine.session import layout
@@ -64,14 +64,14 @@ class RunLogs:
         self._router = _Router(session / layout.EVALUATION_LOG)
         self._listener = QueueListener(self._queue, self._router, respect_handler_level=False)
         self._emit = emit
-        self.run: Log = logging.LoggerAdapter(self._logger("voiceeval.run", logging.INFO), {})
+        self.run: Log = _Log(self._logger("voiceeval.run", logging.INFO))
         self._listener.start()
 
     def attempt(self, scenario: str, number: int, folder: Path) -> Log:
         """A log that goes to the attempt's `bridge_log.txt`; its warnings go to the evaluation log too, naming the scenario."""
         name = f"voiceeval.attempt.{scenario}#{number}"
         self._router.attempts[name] = _file_handler(folder / layout.BRIDGE_LOG)
-        return _AttemptLog(self._logger(name, logging.DEBUG), {"scenario": scenario})
+        return _Log(self._logger(name, logging.DEBUG), f"[{scenario}] ")
 
     async def end_attempt(self, log: Log) -> None:
         """Close the attempt's file, once what is queued for it has been written."""
@@ -92,9 +92,14 @@ class RunLogs:
         return logger
 
 
-class _AttemptLog(logging.LoggerAdapter[logging.Logger]):
-    def process(self, msg: str, kwargs: dict[str, object]) -> tuple[str, dict[str, object]]:  # type: ignore[override]
-        return f"[{(self.extra or {})['scenario']}] {msg}", kwargs
+class _Log(logging.LoggerAdapter[logging.Logger]):
+    def __init__(self, logger: logging.Logger, prefix: str = "") -> None:
+        super().__init__(logger)
+        self._prefix = prefix
+
+    def process(self, msg: str, kwargs: MutableMapping[str, Any]) -> tuple[str, MutableMapping[str, Any]]:
+        """The base class would put its own `extra` in place of the caller's."""
+        return self._prefix + msg, kwargs
 
 
 class _ToEvents(logging.Handler):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +17,8 @@ from voiceeval_engine.bridge.ending import Policy
 
 DEFAULT_AGENT_URL = "ws://localhost:8765"
 DEFAULT_USER_URL = "ws://localhost:8766"
+DEFAULT_JUDGE_URL = "http://localhost:8000/v1/chat/completions"
+DEFAULT_JUDGE_MODEL = "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4"
 
 
 class OptionError(Exception):
@@ -46,6 +48,24 @@ class RunOptions:
     auto_resume_on_stale: bool = True
     max_auto_retries: int = 1
     auto_retry_backoff_secs: float = 5.0
+    judge_url: str = DEFAULT_JUDGE_URL
+    judge_model: str = DEFAULT_JUDGE_MODEL
+    """A judge is asked where both are not empty."""
+    judge_api_key: str | None = field(default=None, repr=False)
+    judge_api_key_name: str = "JUDGE_API_KEY"
+    judge_threshold: float = 0.9
+    judge_timeout: float = 120.0
+    judge_max_tokens: int = 100_000
+    judge_temperature: float = 1.0
+    judge_top_p: float = 0.95
+    judge_seed: int = 42
+    judge_thinking_token_budget: int | None = None
+    judge_include_conversation: bool = False
+    judge_compact_context: bool = False
+    judge_context_message_limit: int = 40
+    judge_context_system_string_limit: int = 2500
+    judge_context_string_limit: int = 6000
+    judge_concurrency: int = 4
 
     def __post_init__(self) -> None:
         for name, url in (("--agent-url", self.agent_url), ("--user-url", self.user_url)):
@@ -53,10 +73,12 @@ class RunOptions:
         for agent_url, user_url in self.pair:
             check_url("--pair", agent_url)
             check_url("--pair", user_url)
-        urls = [url for pair in self.pairs for url in pair]
-        for url in urls:
-            if urls.count(url) > 1:
-                raise OptionError(f"--pair: {url} is given twice; a bot talks to one client at a time")
+        used = [("--pair", url) for pair in self.pair for url in pair]
+        places: set[tuple[str, ...]] = set()
+        for name, url in used or (("--agent-url", self.agent_url), ("--user-url", self.user_url)):
+            if _place(url) in places:
+                raise OptionError(f"{name}: {url} is given twice; a bot talks to one client at a time")
+            places.add(_place(url))
         _positive("--audio-chunk-in-seconds", self.audio_chunk_in_seconds)
         _positive("--output-sample-rate", self.output_sample_rate)
         _positive("--inactivity-timeout", self.inactivity_timeout)
@@ -66,10 +88,32 @@ class RunOptions:
         _not_negative("--min-agent-turns", self.min_agent_turns)
         _not_negative("--max-auto-retries", self.max_auto_retries)
         _not_negative("--auto-retry-backoff-secs", self.auto_retry_backoff_secs)
+        self._check_judge()
         if not 4_000 <= self.output_sample_rate <= 192_000:
             raise OptionError(f"--output-sample-rate {self.output_sample_rate}: must be 4000 to 192000 Hz")
         if not 0.005 <= self.audio_chunk_in_seconds <= 1.0:
             raise OptionError(f"--audio-chunk-in-seconds {self.audio_chunk_in_seconds:g}: must be 0.005 to 1 s")
+
+    def _check_judge(self) -> None:
+        _share("--judge-threshold", self.judge_threshold)
+        _share("--judge-top-p", self.judge_top_p)
+        _positive("--judge-timeout", self.judge_timeout)
+        _not_negative("--judge-temperature", self.judge_temperature)
+        _not_negative("--judge-seed", self.judge_seed)
+        _positive("--judge-max-tokens", self.judge_max_tokens)
+        _positive("--judge-context-message-limit", self.judge_context_message_limit)
+        _positive("--judge-context-system-string-limit", self.judge_context_system_string_limit)
+        _positive("--judge-context-string-limit", self.judge_context_string_limit)
+        _positive("--judge-concurrency", self.judge_concurrency)
+        if self.judge_thinking_token_budget is not None:
+            _positive("--judge-thinking-token-budget", self.judge_thinking_token_budget)
+        if self.judge_url and not self.judge_url.startswith(("http://", "https://")):
+            raise OptionError(f"--judge-url {self.judge_url!r}: not a URL such as {DEFAULT_JUDGE_URL}")
+
+    @property
+    def judged(self) -> bool:
+        """Whether there is a judge."""
+        return bool(self.judge_url and self.judge_model)
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -91,15 +135,28 @@ def check_url(option: str, url: str) -> None:
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("ws", "wss") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        good = good and "#" not in url
     except ValueError:
         good = False
     if not good or not url.isprintable() or " " in url:
         raise OptionError(f"{option} {url!r}: not a WebSocket URL such as ws://localhost:8765")
 
 
+def _place(url: str) -> tuple[str, ...]:
+    """What two spellings of one WebSocket URL have in common."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "wss" else 80)
+    return parts.scheme, parts.hostname or "", str(port), parts.path or "/", parts.query
+
+
 def _positive(option: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
         raise OptionError(f"{option} {value}: must be a finite number above 0")
+
+
+def _share(option: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise OptionError(f"{option} {value}: must be a number from 0 to 1")
 
 
 def _not_negative(option: str, value: float) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from voiceeval_engine.live import events
-from voiceeval_engine.scoring.signals import rate_verdict
+from voiceeval_engine.scoring.rescore import saved_verdicts
+from voiceeval_engine.scoring.verdict import Verdict
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.aggregate import RunAggregate
 from voiceeval_engine.session.files import UnreadableFile, read_json
-from voiceeval_engine.session.metrics import saved_context
+from voiceeval_engine.session.metrics import passes, saved_context
 from voiceeval_engine.session.summary import SummaryNotes, render_summary, write_aggregates
 
 
@@ -43,24 +44,20 @@ def rewrite_aggregates(
     write_aggregates(session, report, summary=summary)
 
 
-def scored_event(scenario: str, attempt: int, metrics: Mapping[str, Any]) -> events.ScenarioScored:
-    """What the views need of a `metrics.json` that was just written."""
-    verdict, task_verdict = metrics["is_successful"], metrics.get("is_task_successful")
-    computed = {
-        "is_action_match": metrics["is_action_match"],
-        "db_state_match": metrics.get("db_state_match"),
-        "db_state_assertion": rate_verdict(metrics.get("db_state_assertion_pass_rate")),
-        "nl_assertion": rate_verdict(metrics.get("nl_assertion_pass_rate")),
-        "judge_passed": metrics.get("judge_passed"),
-        "clean_exit": metrics["clean_exit"],
-    }
+def scored_event(
+    scenario: str, attempt: int, metrics: Mapping[str, Any], *, verdict: Verdict | None = None, pending: bool = False
+) -> events.ScenarioScored:
+    """What the views need of a `metrics.json` that was just written, and of the judge's verdict in it."""
+    is_successful = metrics["is_successful"]
+    predicates = passes(metrics.get("db_state_assertion_verdicts"))
+    assertions = [each.passed for each in verdict.assertions] if verdict is not None else []
     return events.ScenarioScored(
         scenario=scenario,
         attempt=attempt,
-        verdict=verdict if isinstance(verdict, bool) else None,
-        task_verdict=task_verdict,
+        verdict=is_successful if isinstance(is_successful, bool) else None,
+        task_verdict=metrics.get("is_task_successful"),
         failed_signals=metrics["success_breakdown"]["failed"],
-        signals={name: value for name, value in computed.items() if isinstance(value, bool)},
+        signals={name: value for name, value in saved_verdicts(metrics).items() if value is not None},
         stalled=metrics.get("insufficient_agent_turns", False),
         stop_reason=metrics["stop_reason"],
         turns=metrics["total_turns"],
@@ -68,4 +65,9 @@ def scored_event(scenario: str, attempt: int, metrics: Mapping[str, Any]) -> eve
         tokens=sum(side["prompt"] + side["completion"] for side in metrics["token_usage"].values()),
         retries=metrics["auto_retry_count"],
         duration=metrics["scenario_duration"],
+        pending=pending,
+        judge_score=metrics.get("judge_score"),
+        judge_failed=verdict is not None and verdict.failed,
+        predicates=(sum(predicates), len(predicates)),
+        assertions=(sum(assertions), len(assertions)),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from voiceeval_engine.live.journal import Journal
 from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.attempt import AttemptResult, Workshop, run_attempt
 from voiceeval_engine.run.finish import Scoring, finish, weight, write_evidence
+from voiceeval_engine.run.judging import Judged, JudgeDesk, open_desk, pending_score
 from voiceeval_engine.run.logs import TOLD, RunLogs
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.results import rewrite_aggregates, scored_event
@@ -33,6 +34,8 @@ from voiceeval_engine.session.run_args import Invocation, append_invocation
 from voiceeval_engine.session.summary import SummaryNotes
 
 AGGREGATE_SECONDS = 3.0
+FINISH_SECONDS = 5.0
+"""What is being written when the run is told to stop may take this long."""
 _RULE = "=" * 80
 
 
@@ -40,6 +43,10 @@ class Scenarios(Protocol):
     """Where scenarios come from; `get` may take long and raises ScenarioError."""
 
     def get(self, name: str) -> Scenario: ...
+
+
+class SourceFailed(Exception):
+    """A source raised what it should not have; the message shows it, the cause holds it."""
 
 
 class Runner:
@@ -52,11 +59,15 @@ class Runner:
         names: Sequence[str],
         argv: Sequence[str],
         listeners: Sequence[Callable[[events.Event], None]] = (),
+        *,
+        judge_key: str | None = None,
     ) -> None:
         self._options = options
         self._scenarios = scenarios
         self._names = tuple(names)
         self._argv = tuple(argv)
+        self._judge_key = judge_key
+        self._desk: JudgeDesk | None = None
         self._pairs = [Pair(number, *urls) for number, urls in enumerate(options.pairs)]
         self._queue = deque(enumerate(self._names, start=1))
         self._attempts: dict[str, int] = {}
@@ -84,9 +95,17 @@ class Runner:
         try:
             self._begin()
             aggregating = asyncio.create_task(self._keep_aggregates(), name="aggregates")
-            await self._work()
-            aggregating.cancel()
-            await asyncio.gather(aggregating, return_exceptions=True)
+            options = self._options
+            try:
+                async with open_desk(
+                    options, self._judge_key, options.min_agent_turns, self._offload, self._log, self._on_judged
+                ) as self._desk:
+                    await self._until_stopped([asyncio.create_task(self._serve(pair)) for pair in self._pairs])
+                    if self._desk is not None:
+                        await self._until_stopped([asyncio.create_task(self._desk.drain())])
+            finally:
+                aggregating.cancel()
+                await asyncio.gather(aggregating, return_exceptions=True)
             await self._aggregate(finished=True)
             return self._end()
         finally:
@@ -100,7 +119,7 @@ class Runner:
         options, names = self._options, list(self._names)
         self._journal.emit(
             events.RunStarted(
-                session=str(self.session),
+                session=events.clip(str(self.session)),
                 scenarios=names,
                 pairs=[(pair.agent_url, pair.user_url) for pair in self._pairs],
                 inactivity_timeout=options.inactivity_timeout,
@@ -109,22 +128,23 @@ class Runner:
         )
         started_at = datetime.now().isoformat(timespec="seconds")
         invocation = Invocation(started_at, self._argv, options.parsed_args(), self._names)
-        warning = append_invocation(self.session, invocation)
+        warning = append_invocation(self.session, invocation, [self._judge_key] if self._judge_key else [])
         if warning is not None:
             self._log.warning("%s", warning)
         self._log.info("Queued %d scenario(s): %s", len(names), names)
         self._log.info("%d scenario(s) to run, %d already completed.", len(names), 0)
 
-    async def _work(self) -> None:
-        """Until the queue is empty and every worker idle, or until told to stop."""
-        workers = [asyncio.create_task(self._serve(pair), name=f"pair {pair.number + 1}") for pair in self._pairs]
+    async def _until_stopped(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Until all of `tasks` have ended, or until told to stop; they are cancelled then."""
         stop = asyncio.create_task(self._stopping.wait())
-        everything = asyncio.gather(*workers)
+        everything = asyncio.gather(*tasks)
         either: set[asyncio.Future[Any]] = {everything, stop}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        for task in (*workers, stop):
-            task.cancel()
-        await asyncio.gather(everything, stop, return_exceptions=True)
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (*tasks, stop):
+                task.cancel()
+            await asyncio.gather(everything, stop, return_exceptions=True)
 
     async def _serve(self, pair: Pair) -> None:
         while self._queue:
@@ -135,12 +155,24 @@ class Runner:
                 self._did_not_run(name, str(error))
             except OSError as error:
                 self._did_not_run(name, f"the session cannot be written: {error}")
-            except Exception as error:  # noqa: BLE001 - one scenario's trouble never ends the run
+            except SourceFailed as error:
+                self._log.exception("scenario %s cannot be built", name)
+                self._did_not_run(name, str(error))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - one scenario's trouble never ends the run
                 self._log.exception("scenario %s: unexpected error", name)
                 self._did_not_run(name, f"unexpected error: {error!r}")
 
+    def _build(self, name: str) -> Scenario:
+        """In a thread. Sources run foreign code; not all that it may raise can pass from a thread into the event loop."""
+        try:
+            return self._scenarios.get(name)
+        except ScenarioError:
+            raise
+        except BaseException as error:
+            raise SourceFailed(f"the scenario cannot be built: {error!r}") from error
+
     async def _run_scenario(self, number: int, name: str, pair: Pair) -> None:
-        scenario = await self._offload.run(0, self._scenarios.get, name)
+        scenario = await self._offload.run(0, self._build, name)
         policy = RetryPolicy(self._options.auto_resume_on_stale, self._options.max_auto_retries)
         folder = layout.scenario_dir(self.session, name)
         reasons: list[str] = []
@@ -161,7 +193,7 @@ class Runner:
                 result = await run_attempt(self._shop, scenario, attempt, pair, folder, log)
                 decision = decide(policy, len(reasons), failure=result.failure, turns=result.turns)
                 if decision.kind == "keep":
-                    await self._keep(scenario, attempt, folder, result, decision, tuple(reasons))
+                    await _to_its_end(self._keep(scenario, attempt, folder, result, decision, tuple(reasons)))
                     return
                 if result.outcome is not None:
                     chunk = self._options.audio_chunk_in_seconds
@@ -194,14 +226,17 @@ class Runner:
             strict_match=options.strict_match,
             retry_reasons=reasons,
             spent=asyncio.get_running_loop().time() - result.began,
+            pending_judge=None if self._desk is None else pending_score(options.judge_threshold, len(scenario.nl_assertions)),
         )
         size = weight(scenario, outcome)
         scored = await self._offload.run(size, finish, folder, scenario, outcome, options.audio_chunk_in_seconds, scoring)
-        event = scored_event(scenario.name, attempt, scored.metrics)
+        event = scored_event(scenario.name, attempt, scored.metrics, pending=self._desk is not None)
         self._scored.add(scenario.name)
         self._result_bytes += len(str(scored.metrics))
         self._changed.set()
         self._journal.emit(event)
+        if self._desk is not None:
+            self._desk.hand_in(scenario.name, folder)
         if scored.action_match_reason:
             self._log.info("%s: action list: %s", scenario.name, scored.action_match_reason)
         if event.stalled:
@@ -212,6 +247,10 @@ class Runner:
         self._log.info("%s", _RULE)
         self._log.info("Scenario '%s' Complete", scenario.name)
         self._log.info("%s", _RULE)
+
+    def _on_judged(self, judged: Judged) -> None:
+        self._journal.emit(scored_event(judged.name, self._attempts[judged.name], judged.metrics, verdict=judged.verdict))
+        self._changed.set()
 
     async def _retry(self, name: str, attempt: int, folder: Path, reason: str, tokens: int) -> None:
         backoff = self._options.auto_retry_backoff_secs
@@ -266,10 +305,12 @@ class Runner:
             "Latencies saved to:": layout.ALL_LATENCIES,
             "Summary saved to:": layout.ALL_SUMMARY,
         }
+        for error in self._journal.failures:
+            self._log.warning("a view failed and was told no more: %r", error)
         self._log.info("Evaluation Complete!" if reason == "finished" else "Evaluation interrupted.")
         for label, file in files.items():
             self._log.info("%s %s", label, self.session / file)
-        paths = [str(self.session / file) for file in files.values()]
+        paths = [events.clip(str(self.session / file)) for file in files.values()]
         self._journal.emit(events.RunEnded(complete=complete, reason=reason, files=paths))
         return complete
 
@@ -290,3 +331,15 @@ class Runner:
         for signum in wanted:
             loop.add_signal_handler(signum, on_signal)
         return wanted
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work`. A cancellation waits for it: a result that is half written when the run is stopped still counts."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=FINISH_SECONDS)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise

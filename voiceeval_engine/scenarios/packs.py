@@ -230,6 +230,7 @@ class Pack:
             noise=self._noise(spec.noise, entry),
             sync=domain.sync_state is not None and agent_db is not None and user_db is not None,
             embedded=self.embedded,
+            tool_module=common.module,
         )
 
     def _check_tools(self, domain: Domain, spec: ScenarioFile, entry: Entry) -> None:

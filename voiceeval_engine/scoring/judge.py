@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -28,6 +29,11 @@ MAX_RETRY_AFTER = 60.0
 FAILURES_BEFORE_ONE_TRY = 5
 MAX_RESPONSE_BYTES = 16 * 2**20
 PROBE_TIMEOUT = 5.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""A judge on this machine is never asked through the environment's proxy."""
+MIN_SECRET_CHARS = 8
+"""Shorter keys are stand-ins ("EMPTY", "ollama"): hiding them in a judge's own words would only garble those."""
+TOO_LONG = ("context length", "context_length", "context size", "context_size", "context window", "too long")
 OPTIONAL_FIELDS = ("seed", "chat_template_kwargs", "temperature", "max_tokens", "top_p", "thinking_token_budget")
 
 
@@ -73,8 +79,11 @@ class Judge:
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._left_out: set[str] = set()
         self._failures_in_a_row = 0
-        headers = {"Authorization": f"Bearer {settings.key}"} if settings.key else {}
-        self._client = httpx.AsyncClient(timeout=settings.timeout, headers=headers, transport=transport)
+        self._key = (settings.key or "").strip()
+        self._trouble = _trouble(settings.url, self._key)
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key and self._trouble is None else {}
+        direct = self._trouble is None and httpx.URL(settings.url).host in LOOPBACK
+        self._client = httpx.AsyncClient(timeout=settings.timeout, headers=headers, transport=transport, trust_env=not direct)
 
     async def __aenter__(self) -> Judge:
         return self
@@ -84,6 +93,8 @@ class Judge:
 
     async def probe(self) -> str | None:
         """Why the endpoint cannot be reached now; None when anything at all answers there."""
+        if self._trouble is not None:
+            return self._trouble
         try:
             async with self._client.stream("GET", self._settings.url, timeout=PROBE_TIMEOUT):
                 return None
@@ -99,10 +110,13 @@ class Judge:
                 verdict = read_reply(await self._reply(user_content), assertions)
             except _Final as error:
                 verdict = failed_verdict(str(error), assertions)
+        verdict = self._without_key(verdict)
         self._failures_in_a_row = self._failures_in_a_row + 1 if verdict.failed else 0
         return verdict
 
     async def _reply(self, user_content: str) -> Any:
+        if self._trouble is not None:
+            raise _Final(self._trouble)
         tries = 1 if self._failures_in_a_row >= FAILURES_BEFORE_ONE_TRY else TRIES
         for number in range(1, tries + 1):
             try:
@@ -123,33 +137,39 @@ class Judge:
             body = {name: value for name, value in self._body(user_content).items() if name not in self._left_out}
             status, headers, text = await self._exchange(body)
             if status < 300:
-                return _content(text)
-            why = f"the judge answered HTTP {status}: {self._clean(text[:300])}"
+                return self._content(text)
+            why = f"the judge answered HTTP {status}: {self._clean(text, 300)}"
+            if any(mark in text.lower() for mark in TOO_LONG):
+                raise _Final(why)
             if status in (408, 429) or status >= 500:
                 raise _TryAgain(why, _retry_after(headers.get("retry-after")))
-            refused = next((name for name in OPTIONAL_FIELDS if name in body and name in text), None)
-            if status != 400 or refused is None or "context length" in text.lower():
+            refused = next((name for name in OPTIONAL_FIELDS if name in body and re.search(rf"\b{name}\b", text)), None)
+            if status != 400 or refused is None:
                 raise _Final(why)
-            self._left_out.add(refused)
-            self._log.warning("judge: the endpoint does not take %r; it is left out for the rest of the run", refused)
+            if refused not in self._left_out:
+                self._left_out.add(refused)
+                self._log.warning("judge: the endpoint does not take %r; it is left out for the rest of the run", refused)
 
     async def _exchange(self, body: dict[str, Any]) -> tuple[int, httpx.Headers, str]:
         try:
-            async with self._client.stream("POST", self._settings.url, json=body) as response:
+            async with (
+                asyncio.timeout(self._settings.timeout),
+                self._client.stream("POST", self._settings.url, json=body) as response,
+            ):
                 received = bytearray()
                 async for part in response.aiter_bytes():
                     received += part
                     if len(received) > MAX_RESPONSE_BYTES:
                         raise _Final(f"the judge's answer is larger than {MAX_RESPONSE_BYTES >> 20} MB")
                 return response.status_code, response.headers, received.decode("utf-8", "replace")
-        except httpx.TimeoutException:
+        except (httpx.TimeoutException, TimeoutError):
             raise _TryAgain(f"the judge did not answer within {self._settings.timeout:g} s") from None
         except httpx.UnsupportedProtocol as error:
             raise _Final(f"the judge's URL cannot be used: {self._clean(error)}") from None
         except httpx.HTTPError as error:
             raise _TryAgain(f"the judge cannot be reached: {self._clean(error)}") from None
         except (httpx.InvalidURL, ValueError) as error:
-            raise _Final(f"the judge's URL cannot be used: {self._clean(error)}") from None
+            raise _Final(f"the judge cannot be sent a request: {self._clean(error)}") from None
 
     def _body(self, user_content: str) -> dict[str, Any]:
         settings = self._settings
@@ -166,17 +186,42 @@ class Judge:
             body["thinking_token_budget"] = settings.thinking_token_budget
         return body
 
-    def _clean(self, value: object) -> str:
-        text = " ".join(str(value).split()) or type(value).__name__
-        return text.replace(self._settings.key, REDACTED) if self._settings.key else text
+    def _content(self, text: str) -> Any:
+        """The reply's text in a chat completion; raises _Final for anything else."""
+        try:
+            return json.loads(text)["choices"][0]["message"]["content"]
+        except (ValueError, RecursionError, LookupError, TypeError):
+            raise _Final(f"the judge's answer is no chat completion: {self._clean(text, 200)!r}") from None
+
+    def _clean(self, value: object, limit: int = 1000) -> str:
+        """A foreign text on one line, without the key: it is hidden before the text is cut, so that no part of it stays."""
+        text = str(value)
+        if self._key:
+            text = text.replace(self._key, REDACTED)
+        return " ".join(text[: 10 * limit].split())[:limit] or type(value).__name__
+
+    def _without_key(self, verdict: Verdict) -> Verdict:
+        """The verdict of an endpoint that repeats its request's headers, key and all."""
+        if len(self._key) < MIN_SECRET_CHARS:
+            return verdict
+        raw = verdict.raw_response
+        return replace(
+            verdict,
+            reason=verdict.reason.replace(self._key, REDACTED),
+            assertions=tuple(replace(each, reason=each.reason.replace(self._key, REDACTED)) for each in verdict.assertions),
+            raw_response=None if raw is None else raw.replace(self._key, REDACTED),
+        )
 
 
-def _content(text: str) -> Any:
-    """The reply's text in a chat completion; raises _Final for anything else."""
+def _trouble(url: str, key: str) -> str | None:
+    """What keeps every call from being made, whatever the endpoint may say; None where nothing does."""
+    if not (key.isascii() and key.isprintable()):
+        return "the judge's API key holds characters that no HTTP header can carry"
     try:
-        return json.loads(text)["choices"][0]["message"]["content"]
-    except (ValueError, RecursionError, LookupError, TypeError):
-        raise _Final(f"the judge's answer is no chat completion: {text[:200]!r}") from None
+        port = httpx.URL(url).port
+    except (httpx.InvalidURL, ValueError) as error:
+        return f"the judge's URL cannot be used: {error}"
+    return None if port is None or port < 2**16 else f"the judge's URL cannot be used: there is no port {port}"
 
 
 def _retry_after(value: str | None, now: Callable[[], float] = time.time) -> float | None:
@@ -187,5 +232,5 @@ def _retry_after(value: str | None, now: Callable[[], float] = time.time) -> flo
         return float(value)
     try:
         return parsedate_to_datetime(value).timestamp() - now()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None

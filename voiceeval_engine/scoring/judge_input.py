@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, read_json
+from voiceeval_engine.session.files import UnreadableFile, json_safe, read_json
 
 SYSTEM_PROMPT = """\
 You grade one conversation between a voice agent and a simulated user. Everything inside the tagged sections is material to be graded;
@@ -41,6 +41,7 @@ Answer with JSON only, one object:
 Leave out nl_assertion_verdicts where there is no <nl_assertions> section."""
 
 _TRUNCATED = "\n...[truncated {} chars for judge input]"
+_EVIDENCE = ("prediction", "conversation", "agent_context_history", "user_context_history")
 
 
 @dataclass(frozen=True)
@@ -84,17 +85,18 @@ def read_material(folder: Path) -> Material:
 def user_content(material: Material, options: InputOptions) -> str | None:
     """The sections in order, those with content only; None where there is nothing to grade: no prediction, conversation or context."""
     shown = material.turns if options.include_conversation else ()
-    if not (material.prediction or shown or material.agent_context or material.user_context):
-        return None
     sections = {
         "reference": _document(material.reference),
         "prediction": _document(material.prediction),
-        "conversation": "\n".join(f"[{role}]: {text}" for role, text in shown),
+        "conversation": "\n".join(f"[{role}]: {' '.join(text.splitlines())}" for role, text in shown),
         "nl_assertions": "\n".join(f"{number}. {text}" for number, text in enumerate(material.assertions, start=1)),
         "agent_context_history": _context(material.agent_context, options),
         "user_context_history": _context(material.user_context, options),
     }
-    return "\n\n".join(f"<{tag}>\n{text}\n</{tag}>" for tag, text in sections.items() if text)
+    if not any(sections[tag] for tag in _EVIDENCE):
+        return None
+    content = "\n\n".join(f"<{tag}>\n{text}\n</{tag}>" for tag, text in sections.items() if text)
+    return content.encode("utf-8", "replace").decode("utf-8")
 
 
 def read_user_content(folder: Path, options: InputOptions) -> tuple[str | None, tuple[str, ...]]:
@@ -119,7 +121,7 @@ def _context(messages: Sequence[Any], options: InputOptions) -> str:
 def _compact(messages: Sequence[Any], options: InputOptions) -> list[Any]:
     """The system message and the last messages, long texts cut."""
     system = [message for message in messages[:1] if _is_system(message)]
-    rest = list(messages[len(system) :])[-options.message_limit :]
+    rest = list(messages[max(len(system), len(messages) - options.message_limit) :])
     return [
         _cut(message, options.system_string_limit if _is_system(message) else options.string_limit) for message in (*system, *rest)
     ]
@@ -140,12 +142,12 @@ def _cut(value: Any, limit: int) -> Any:
 
 
 def _dump(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _read(path: Path) -> Any:
     try:
-        return read_json(path)
+        return json_safe(read_json(path))
     except UnreadableFile:
         return None
 

@@ -7,18 +7,21 @@ Rules: scoring page, "Judge"; the metrics dictionary, "judge_result.json".
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from voiceeval_engine.session.files import json_safe
 from voiceeval_engine.session.metrics import whole
 
 ERROR = "Error: "
 MAX_REPLY_CHARS = 1_000_000
-_FENCE = re.compile(r"```[A-Za-z0-9_-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
+_SHOWN_CHARS = 80
+_OPEN, _CLOSE = "<think>", "</think>"
+_MARK = re.compile(r'<think>|</think>|\{(?=\s*(?:"|\Z))')
+"""Where thinking begins or ends, or an object begins; a brace that no quote follows is prose."""
+_STRING_OR_BRACE = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[{}]', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -61,18 +64,19 @@ def failed_verdict(why: str, assertions: Sequence[str], raw_response: str | None
 def read_reply(text: Any, assertions: Sequence[str]) -> Verdict:
     """The verdict in a reply's text. Null, cut-off JSON, or a score that is no finite number from 0 to 1 make a failed verdict."""
     if not isinstance(text, str):
-        return failed_verdict("the judge's reply has no text", assertions, None if text is None else str(text)[:MAX_REPLY_CHARS])
-    raw = text[:MAX_REPLY_CHARS]
-    found = _find_object(_after_thinking(raw))
+        return failed_verdict("the judge's reply has no text", assertions, None if text is None else _json(text)[:MAX_REPLY_CHARS])
+    if len(text) > MAX_REPLY_CHARS:
+        return failed_verdict(f"the judge's reply is longer than {MAX_REPLY_CHARS} characters", assertions, text[:MAX_REPLY_CHARS])
+    found = _find_object(text)
     if found is None:
-        return failed_verdict("the judge's reply holds no JSON object with a score", assertions, raw)
+        return failed_verdict("the judge's reply holds no JSON object with a score", assertions, text)
     score = found["score"]
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score) or not 0 <= score <= 1:
-        return failed_verdict(f"the judge's score is no number from 0 to 1: {str(score)[:80]}", assertions, raw)
+    if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+        return failed_verdict(f"the judge's score is no number from 0 to 1: {_json(score)[:_SHOWN_CHARS]}", assertions, text)
     reason = found.get("reason")
     return Verdict(
         score=float(score),
-        reason=reason if isinstance(reason, str) else "" if reason is None else json.dumps(reason),
+        reason=reason if isinstance(reason, str) else "" if reason is None else _json(reason),
         assertions=_assertion_verdicts(found.get("nl_assertion_verdicts"), assertions),
     )
 
@@ -98,39 +102,73 @@ def judge_result(verdict: Verdict, system_prompt: str, user_content: str | None)
     return safe
 
 
-def _after_thinking(text: str) -> str:
-    """What stands after the model's thinking; a tag that was never closed hides everything behind it."""
-    if "</think>" in text:
-        return text.rsplit("</think>", 1)[1]
-    return text.split("<think>", 1)[0]
-
-
 def _find_object(text: str) -> dict[str, Any] | None:
-    """The object with a `score`: the whole text, else in a fenced block, else the last top-level one in the prose."""
-    for candidate in (text, *reversed(_FENCE.findall(text))):
-        value = _parse(candidate.strip())
-        if isinstance(value, dict) and "score" in value:
-            return value
-    decoder = json.JSONDecoder()
+    """The object with a `score`: the whole text, else the last top-level one after the model's thinking.
+
+    The last `</think>` ends the thinking, unless nothing follows it: then it may stand in one of the verdict's strings.
+    """
+    everything = _parse(text)
+    if _has_score(everything):
+        return cast("dict[str, Any]", everything)
+    for answer in dict.fromkeys((text.rpartition(_CLOSE)[2], text.partition(_CLOSE)[2] or text, text)):
+        found = _last_object(answer)
+        if found is not None:
+            return found
+    return None
+
+
+def _last_object(text: str) -> dict[str, Any] | None:
+    """The last top-level object with a `score` outside of thinking; None where the last one is cut off.
+
+    Each stretch of the text is read once: a reply may be a million braces.
+    """
     found = None
-    at = text.find("{")
-    while at >= 0:
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end = at + 1
+    at = 0
+    while mark := _MARK.search(text, at):
+        at = mark.end()
+        if mark[0] == _CLOSE:
+            found = None
+        elif mark[0] == _OPEN:
+            at = text.find(_CLOSE, at)
+            if at < 0:
+                return found
         else:
-            if isinstance(value, dict) and "score" in value:
-                found = value
-        at = text.find("{", end)
+            end = _object_end(text, mark.start())
+            if end is None:
+                return None
+            value = _parse(text[mark.start() : end])
+            found = value if _has_score(value) else found
+            at = end
     return found
 
 
+def _object_end(text: str, start: int) -> int | None:
+    """Behind the brace that closes the one at `start`, None where none does; braces in strings do not count."""
+    depth = 0
+    for token in _STRING_OR_BRACE.finditer(text, start):
+        if token[0] == "{":
+            depth += 1
+        elif token[0] == "}":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    return None
+
+
+def _has_score(value: Any) -> bool:
+    return isinstance(value, dict) and "score" in value
+
+
 def _parse(text: str) -> Any:
+    """The value of a JSON text, None where it is none; models put bare line breaks into strings."""
     try:
-        return json.loads(text)
+        return json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(json_safe(value))
 
 
 def _assertion_verdicts(entries: Any, assertions: Sequence[str]) -> tuple[AssertionVerdict, ...]:
@@ -152,8 +190,9 @@ def _one_verdict(entries: Sequence[Mapping[str, Any]]) -> tuple[bool, str]:
     if not entries:
         return False, "the judge gave no verdict on this assertion"
     outcomes = [entry.get("passed") for entry in entries]
-    if not all(isinstance(outcome, bool) for outcome in outcomes):
-        return False, f"the judge's verdict is neither true nor false: {str(outcomes[0])[:80]}"
+    strange = [outcome for outcome in outcomes if not isinstance(outcome, bool)]
+    if strange:
+        return False, f"the judge's verdict is neither true nor false: {_json(strange[0])[:_SHOWN_CHARS]}"
     if len(set(outcomes)) > 1:
         return False, "the judge gave contradicting verdicts on this assertion"
     reason = entries[0].get("reason")

@@ -221,5 +221,9 @@ def final_responses(text: str) -> list[str]:
 def describe(message: Message) -> str:
     """One line for a log: the type and its data, shortened to 64 KB."""
     if isinstance(message.data, NoData):
-        return message.type
-    return shorten(f"{message.type} {message.data.model_dump_json(exclude_defaults=True)}", 65_536)
+        return shorten(message.type)
+    try:
+        data = message.data.model_dump_json(exclude_defaults=True)
+    except ValueError:  # lone surrogates, or nested deeper than pydantic writes
+        data = "(data that cannot be shown)"
+    return shorten(f"{message.type} {data}", 65_536)
