@@ -11,7 +11,7 @@ from pathlib import Path
 from voiceeval_engine import __version__
 
 DESCRIPTION = "Runs voice-agent evaluations: two bots talk over real audio, turns and latency are measured, signals scored."
-EPILOG = "Other commands: voiceeval-tui bots --help (the embedded pairs, to point any harness at)."
+EPILOG = "Other commands, each with its own --help: rejudge DIR (score a saved session again), bots (the embedded pairs, for any harness)."
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -52,6 +52,20 @@ def build_parser() -> argparse.ArgumentParser:
     )
     score.add_argument("--max-auto-retries", type=int, metavar="N", help="automatic retries per scenario (1)")
     score.add_argument("--auto-retry-backoff-secs", type=float, metavar="S", help="pause before a retry (5)")
+    add_judge_options(parser)
+    return parser
+
+
+def build_rejudge_parser() -> argparse.ArgumentParser:
+    """The parser of `rejudge`."""
+    parser = argparse.ArgumentParser(
+        prog="voiceeval-tui rejudge",
+        description="Judges a saved session again from its files; conversations are not touched, old verdicts are kept.",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument("session", type=Path, metavar="DIR", help="the session's folder")
+    parser.add_argument("--only-failed", action="store_true", help="only scenarios whose judge call failed or is still out")
     add_judge_options(parser)
     return parser
 

@@ -16,10 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from voiceeval_tui.arguments import build_parser
-from voiceeval_tui.text import safe
+from voiceeval_tui.arguments import build_parser, build_rejudge_parser
+from voiceeval_tui.text import safe, shortened
 
 if TYPE_CHECKING:
+    from voiceeval_engine.run.judging import Judged
     from voiceeval_engine.run.options import RunOptions
     from voiceeval_engine.scenarios.catalog import Catalog
 
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from voiceeval_engine.bots.serve import main as serve_bots
 
             return serve_bots(argv[1:])
+        if argv[:1] == ["rejudge"]:
+            return asyncio.run(_rejudge(argv))
         return _run_command(argv)
     except CommandError as error:
         print(f"ERROR: {safe(str(error))}", file=sys.stderr)
@@ -199,6 +202,25 @@ async def _run_headless(options: RunOptions, catalog: Catalog, names: list[str],
     finally:
         ticking.cancel()
         await asyncio.gather(ticking, return_exceptions=True)
+
+
+async def _rejudge(argv: list[str]) -> int:
+    from voiceeval_engine.run.rejudge import RejudgeError, rejudge
+
+    given = vars(build_rejudge_parser().parse_args(argv[1:]))
+    options = _options(given)
+
+    def say(judged: Judged) -> None:
+        print(f"judged {safe(judged.name)}: {judged.verdict.score:.2f} {shortened(judged.verdict.reason, 100)}", flush=True)
+
+    try:
+        result = await rejudge(given["session"], options, argv, only_failed=given.get("only_failed", False), on_judged=say)
+    except RejudgeError as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"the session cannot be written: {error}") from error
+    print(f"{len(result.judged)} judged, {len(result.failed)} of these calls failed; {given['session'] / 'all_summary.txt'}")
+    return 1 if result.failed else 0
 
 
 async def _tick(plain: Any) -> None:

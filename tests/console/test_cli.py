@@ -19,6 +19,7 @@ from voiceeval_engine.wire import link
 from voiceeval_tui.cli import main
 
 PACK = str(Path(__file__).parent.parent / "data" / "short_pack")
+NO_JUDGE = ["--judge-url", ""]
 ORDER = ["--scenario-dir", PACK, "--scenarios", "short__order"]
 
 
@@ -201,6 +202,7 @@ def test_a_run_whose_scenarios_all_have_a_result_ends_with_0(tmp_path: Path, cap
         "--max-auto-retries",
         "0",
     ]
+    command += NO_JUDGE
     with serving(agent, user):
         command += ["--agent-url", agent.url, "--user-url", user.url]
         assert _exit_code(*command) == 0
@@ -232,7 +234,9 @@ def test_every_option_of_a_run_has_its_name_and_default_as_others_read_it() -> N
 
 
 def _never_run(folder: Path, *arguments: str) -> str:
-    assert _exit_code(*ORDER, "--output-dir", "out", "--pause", "0", "--auto-retry-backoff-secs", "0.01", *arguments) == 1
+    assert (
+        _exit_code(*ORDER, *NO_JUDGE, "--output-dir", "out", "--pause", "0", "--auto-retry-backoff-secs", "0.01", *arguments) == 1
+    )
     return (_session(folder / "out") / "all_summary.txt").read_text()
 
 

@@ -53,7 +53,7 @@ def endless(tmp_path: Path) -> Iterator[list[str]]:
     with serving(agent, user):
         yield [
             SCRIPT, "--scenario-dir", PACK, "--domain", "short", "--agent-url", agent.url, "--user-url", user.url,
-            "--output-dir", str(tmp_path / "out"), "--pause", "0",
+            "--output-dir", str(tmp_path / "out"), "--pause", "0", "--judge-url", "",
         ]  # fmt: skip
 
 
@@ -112,7 +112,7 @@ def test_ctrl_c_while_a_worker_process_waits_prints_no_traceback(tmp_path: Path)
     with serving(agent, user):
         process = _start(
             [SCRIPT, "--scenario-dir", PACK, "--scenarios", "short__order", "short__forgotten", "--agent-url", agent.url,
-             "--user-url", user.url, "--output-dir", str(tmp_path / "out"), "--pause", "0"]
+             "--user-url", user.url, "--output-dir", str(tmp_path / "out"), "--pause", "0", "--judge-url", ""]
         )  # fmt: skip
         _wait_for_conversation(process, tmp_path / "out", 2)
         os.killpg(process.pid, signal.SIGINT)
@@ -149,7 +149,7 @@ def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
     agent, user = HostileBot(_says_goodbye), HostileBot()
     with serving(agent, user):
         process = _start(
-            [SCRIPT, "--scenario-dir", PACK, "--domain", "short", "--agent-url", agent.url, "--user-url", user.url, "--pause", "0",
+            [SCRIPT, "--scenario-dir", PACK, "--domain", "short", "--agent-url", agent.url, "--user-url", user.url, "--pause", "0", "--judge-url", "",
              "--output-dir", str(tmp_path / "out"), "--min-agent-turns", "0", "--max-auto-retries", "0"]
         )  # fmt: skip
         assert process.stdout is not None

@@ -13,6 +13,7 @@ NAMES = ("a__1", "a__2", "b__1")
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _seconds = st.floats(0, 1e6, allow_nan=False)
 _count = st.integers(0, 1000)
+_passed_of_all = st.integers(0, 9).flatmap(lambda total: st.tuples(st.integers(0, total), st.just(total)))
 _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "time": _seconds,
     "scenario": st.sampled_from([*NAMES, "unknown"]),
@@ -47,6 +48,9 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "signals": st.dictionaries(st.sampled_from(["is_action_match", "clean_exit"]), st.booleans()),
     "stalled": st.booleans(),
     "latencies": st.lists(_seconds, max_size=3),
+    "judge_score": st.none() | st.floats(0, 1),
+    "predicates": _passed_of_all,
+    "assertions": _passed_of_all,
     "retries": st.integers(0, 3),
     "level": st.sampled_from(["INFO", "WARNING", "ERROR"]),
     "message": _text,
@@ -56,8 +60,14 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def of_kind(kind: type[Any]) -> st.SearchStrategy[Any]:
-    """Events of one kind, every field filled."""
-    return st.builds(kind, **{name: _FIELDS[name] for name in kind.model_fields if name not in ("seq", "type")})
+    """Events of one kind, every field filled; a field that is not named above takes any value of its type."""
+
+    def values(name: str, field: Any) -> st.SearchStrategy[Any]:
+        known: st.SearchStrategy[Any] | None = _FIELDS.get(name)
+        return st.from_type(field.annotation) if known is None else known
+
+    fields = {name: field for name, field in kind.model_fields.items() if name not in ("seq", "type")}
+    return st.builds(kind, **{name: values(name, field) for name, field in fields.items()})
 
 
 def some_event() -> st.SearchStrategy[Any]:

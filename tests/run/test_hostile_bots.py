@@ -324,7 +324,13 @@ def _run(folder: Path, rows: list[Row]) -> Ran:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    rows = [EVIL_TYPE, *SURVIVED, *NOT_SHOWABLE, *(row for group in ENDED.values() for row in group), *(row for row, _ in NOT_RUN.values())]
+    rows = [
+        EVIL_TYPE,
+        *SURVIVED,
+        *NOT_SHOWABLE,
+        *(row for group in ENDED.values() for row in group),
+        *(row for row, _ in NOT_RUN.values()),
+    ]
     return _run(tmp_path_factory.mktemp("hostile"), rows)
 
 
@@ -423,7 +429,11 @@ def _is_safe(text: str) -> bool:
 @pytest.mark.parametrize("which", ["ran", "mute_ran"])
 def test_nothing_a_bot_says_reaches_a_terminal_or_forges_a_line(which: str, request: pytest.FixtureRequest) -> None:
     ran: Ran = request.getfixturevalue(which)
-    texts = {"printed": ran.printed, "evaluation_log.txt": ran.log, "all_summary.txt": (ran.session / "all_summary.txt").read_text()}
+    texts = {
+        "printed": ran.printed,
+        "evaluation_log.txt": ran.log,
+        "all_summary.txt": (ran.session / "all_summary.txt").read_text(),
+    }
     assert [where for where, text in (texts | _bridge_logs(ran)).items() if not _is_safe(text)] == []
 
 

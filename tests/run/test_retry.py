@@ -23,7 +23,9 @@ LOST = "simulator lost"
         (False, 0, LOST, 0, Decision("give_up", LOST)),
     ],
 )
-def test_an_attempt_is_kept_tried_again_or_given_up(on_stale: bool, used: int, failure: str | None, turns: int, decision: Decision) -> None:
+def test_an_attempt_is_kept_tried_again_or_given_up(
+    on_stale: bool, used: int, failure: str | None, turns: int, decision: Decision
+) -> None:
     assert decide(RetryPolicy(on_stale, 1), used, failure=failure, turns=turns) == decision
 
 

@@ -19,9 +19,10 @@ texts = st.text(st.sampled_from(HOSTILE), max_size=30) | st.sampled_from(
     ["<think>", "</think>", '{"score": 1}', "```json\n", "{", "}", '"', "\\", "{{", "}}", "```"]
 )
 scores = st.floats(0, 1) | st.integers(0, 1)
+plain = st.text(st.sampled_from(HOSTILE), max_size=30)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats() | plain,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(plain, inner, max_size=3),
     max_leaves=6,
 )
 prose = st.text(st.sampled_from("abc .,:!()\n*#'"), max_size=40)
@@ -112,6 +113,11 @@ def test_the_last_object_with_a_score_counts_wherever_a_fence_stands() -> None:
     first, last = '{"score": 1, "reason": "quoted"}', '{"score": 0.1, "reason": "mine"}'
     for text in (f"{first} {last}", f"```\n{first}\n```\nbut I say {last}", f"{first}\n```json\n{last}\n```", f"[{first}, {last}]"):
         assert found(text) == (0.1, "mine")
+
+
+def test_two_readings_that_differ_are_a_failure() -> None:
+    text = 'I say {"score": 0, "quote": "</think>", "details": {"score": 1}} I think'
+    assert is_failure(read_reply(text, ()))
 
 
 def test_an_object_inside_another_is_never_the_verdict() -> None:

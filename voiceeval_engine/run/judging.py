@@ -23,7 +23,7 @@ from voiceeval_engine.scoring.judge import Judge, JudgeSettings
 from voiceeval_engine.scoring.judge_input import SYSTEM_PROMPT, InputOptions, read_user_content
 from voiceeval_engine.scoring.rescore import judge_score, rescore
 from voiceeval_engine.scoring.score import JudgeScore
-from voiceeval_engine.scoring.verdict import Verdict, judge_result
+from voiceeval_engine.scoring.verdict import ERROR, Verdict, judge_result
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, read_json, write_json
 from voiceeval_engine.session.metrics import saved_context
@@ -37,11 +37,15 @@ _JUDGED_FILES = (layout.METRICS, f"{layout.AGENT_LOGS}/{layout.LLM_CONTEXT}", f"
 
 @dataclass(frozen=True)
 class JudgeRules:
-    """How a verdict becomes metrics. `threshold` None leaves `judge_passed` out."""
+    """How a verdict becomes metrics. `threshold` None leaves `judge_passed` out.
+
+    With `keep_good` a call that failed does not take the place of a verdict that there is.
+    """
 
     threshold: float | None
     min_agent_turns: int
     inputs: InputOptions
+    keep_good: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,15 @@ def pending_score(threshold: float | None, assertions: int) -> JudgeScore:
     return JudgeScore(0.0, None if threshold is None else False, 0.0 if assertions else None)
 
 
+def has_verdict(folder: Path) -> bool:
+    """Whether the scenario has a verdict that did not come of a failed call."""
+    try:
+        result = read_json(folder / layout.JUDGE_RESULT)
+    except UnreadableFile:
+        return False
+    return isinstance(result, dict) and not str(result.get("reason")).startswith(ERROR)
+
+
 def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rules: JudgeRules) -> dict[str, Any]:
     """Put a verdict into `metrics.json`, then into `judge_result.json`; returns the metrics.
 
@@ -71,6 +84,8 @@ def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rule
     UnreadableFile and UnwritableValue.
     """
     metrics = read_json(folder / layout.METRICS)
+    if verdict.failed and rules.keep_good and isinstance(metrics, dict) and has_verdict(folder):
+        return metrics
     metadata = read_json(folder / _METADATA)
     if not isinstance(metrics, dict):
         raise UnreadableFile(folder / layout.METRICS, "not an object")
@@ -141,7 +156,14 @@ class JudgeDesk:
 
 @asynccontextmanager
 async def open_desk(
-    options: RunOptions, key: str | None, min_agent_turns: int, offload: Offload, log: Log, on_judged: Callable[[Judged], None]
+    options: RunOptions,
+    key: str | None,
+    min_agent_turns: int,
+    offload: Offload,
+    log: Log,
+    on_judged: Callable[[Judged], None],
+    *,
+    keep_good: bool = False,
 ) -> AsyncIterator[JudgeDesk | None]:
     """A desk with the options' judge, None where there is no judge. One that cannot be reached is a loud warning now, not later."""
     if not options.judged:
@@ -173,7 +195,7 @@ async def open_desk(
             log.warning(
                 "THE JUDGE CANNOT BE REACHED: %s. Until it can, every judge score will be 0.0; rejudge mends that later.", trouble
             )
-        desk = JudgeDesk(judge, JudgeRules(options.judge_threshold, min_agent_turns, inputs), offload, log, on_judged)
+        desk = JudgeDesk(judge, JudgeRules(options.judge_threshold, min_agent_turns, inputs, keep_good), offload, log, on_judged)
         try:
             yield desk
         finally:

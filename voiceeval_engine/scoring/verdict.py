@@ -105,16 +105,14 @@ def judge_result(verdict: Verdict, system_prompt: str, user_content: str | None)
 def _find_object(text: str) -> dict[str, Any] | None:
     """The object with a `score`: the whole text, else the last top-level one after the model's thinking.
 
-    The last `</think>` ends the thinking, unless nothing follows it: then it may stand in one of the verdict's strings.
+    A `</think>` ends the thinking, or stands in one of the verdict's strings. Both are tried; two different verdicts are none.
     """
     everything = _parse(text)
     if _has_score(everything):
         return cast("dict[str, Any]", everything)
-    for answer in dict.fromkeys((text.rpartition(_CLOSE)[2], text.partition(_CLOSE)[2] or text, text)):
-        found = _last_object(answer)
-        if found is not None:
-            return found
-    return None
+    answers = dict.fromkeys((text, text.partition(_CLOSE)[2], text.rpartition(_CLOSE)[2]))
+    found = [value for value in map(_last_object, answers) if value is not None]
+    return found[0] if found and all(value == found[0] for value in found) else None
 
 
 def _last_object(text: str) -> dict[str, Any] | None:
