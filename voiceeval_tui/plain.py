@@ -140,10 +140,10 @@ def _describe(scenario: ScenarioState, status: str) -> str:
     if scenario.status == "not run":
         return f"{status} {name}: {shortened(scenario.reason or '', 300)}"
     p50 = percentile(scenario.latencies, 0.5)
-    parts = [f"{status} {name}", scenario.stop_reason or "", f"{scenario.turns} turns"]
+    parts = [f"{status} {name}", safe(scenario.stop_reason or ""), _counted(scenario.turns, "turn")]
     parts.append("no latency" if p50 is None else f"p50 {p50:.0f}ms")
     if scenario.failed_signals:
-        parts.append(f"failed: {', '.join(scenario.failed_signals)}")
+        parts.append(f"failed: {safe(', '.join(scenario.failed_signals))}")
     if scenario.retries:
         parts.append(f"retried {scenario.retries}x")
     return "  ".join(parts)
@@ -152,7 +152,8 @@ def _describe(scenario: ScenarioState, status: str) -> str:
 def _why(scenario: ScenarioState) -> str:
     if scenario.status == "not run":
         return f"{safe(scenario.name)}: {shortened(scenario.reason or '', 300)}"
-    return f"{safe(scenario.name)}: {', '.join(scenario.failed_signals) or 'too few agent turns'} ({scenario.stop_reason})"
+    why = ", ".join(scenario.failed_signals) or "too few agent turns"
+    return safe(f"{scenario.name}: {why} ({scenario.stop_reason})")
 
 
 def _names(names: list[str]) -> str:

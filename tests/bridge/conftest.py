@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import importlib.util
 import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -16,6 +19,21 @@ from voiceeval_engine.bridge.lane import Lane
 from voiceeval_engine.bridge.latency import Handoff, find_handoffs, in_order
 from voiceeval_engine.bridge.turns import Side, Turn, TurnTracker
 from voiceeval_engine.wire.frames import AudioFrame
+
+
+
+def _wire_conftest() -> ModuleType:
+    """The scripted bot of the wire's tests; test modules cannot import one another, so it is loaded by its path."""
+    spec = importlib.util.spec_from_file_location("voiceeval_wire_conftest", Path(__file__).parents[1] / "wire" / "conftest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_wire = _wire_conftest()
+kit, bots = _wire.kit, _wire.bots
 
 RATE = 16_000
 CHUNK_SECONDS = 0.016

@@ -92,8 +92,9 @@ class Stage:
     async def close(self, code: int = 1000, reason: str = "") -> None:
         await self.socket.close(code, reason)
 
-    def abort(self) -> None:
-        """As a process that dies."""
+    async def die(self) -> None:
+        """As a process that dies, once what was sent has arrived."""
+        await (await self.socket.ping())
         self.socket.transport.abort()
 
 

@@ -72,10 +72,21 @@ async def test_a_whole_line_without_its_newline_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"{", b"null", b"7", b'{"type":"logged"}', b'{"type":"from_the_future","seq":3}', b"\xff\xfe\x00", b"[" * 5000, b'{"seq":"x"}', b"x" * 100_000,
-     b'{"type":"logged","level":"LOUD","message":"x"}', b'{"type":"logged","level":"INFO","message":"x","seq":1e400}'],
+    [
+        b"{",
+        b"null",
+        b"7",
+        b'{"type":"logged"}',
+        b'{"type":"from_the_future","seq":3}',
+        b"\xff\xfe\x00",
+        b"[" * 5000,
+        b'{"seq":"x"}',
+        b"x" * 100_000,
+        b'{"type":"logged","level":"LOUD","message":"x"}',
+        b'{"type":"logged","level":"INFO","message":"x","seq":1e400}',
+    ],
     ids=lambda line: repr(line[:24]),
-)  # fmt: skip
+)
 async def test_a_bad_line_anywhere_is_skipped_and_counted(tmp_path: Path, line: bytes) -> None:
     good = to_line(_said("good")).encode()
     (tmp_path / "j").write_bytes(b"\n".join([line, good, b"", line, good, line]))

@@ -105,6 +105,12 @@ def test_what_comes_late_from_a_discarded_attempt_adds_nothing() -> None:
     assert (state.latencies, state.scenarios[A].turns, state.scenarios[A].status) == ([], 0, "setting up")
 
 
+def test_an_attempt_whose_beginning_was_lost_begins_with_what_is_there() -> None:
+    state = _fold(_start(), _attempt(A), _turn(A, latency=900.0), _turn(A, 2, latency=500.0))
+    assert (state.latencies, state.scenarios[A].turns, state.scenarios[A].attempt) == ([500.0], 1, 2)
+    assert state.scenarios[A].status == "talking"
+
+
 def test_a_scenario_that_did_not_run_has_a_reason_and_no_numbers() -> None:
     state = _fold(
         _start(), _attempt(A), _turn(A, latency=900.0), _discarded(A), events.ScenarioNotRun(scenario=A, attempt=1, reason="no bot")
@@ -144,8 +150,15 @@ def test_the_eta_is_what_is_left_at_the_rate_so_far() -> None:
 
 @pytest.mark.parametrize(
     ("values", "share", "expected"),
-    [([], 0.5, None), ([7.0], 0.5, 7.0), ([7.0], 1.0, 7.0), ([3.0, 1.0, 2.0, 4.0], 0.5, 3.0), ([1.0, 2.0], 0.95, 2.0), ([1.0, 2.0], 0.0, 1.0)],
-)  # fmt: skip
+    [
+        ([], 0.5, None),
+        ([7.0], 0.5, 7.0),
+        ([7.0], 1.0, 7.0),
+        ([3.0, 1.0, 2.0, 4.0], 0.5, 3.0),
+        ([1.0, 2.0], 0.95, 2.0),
+        ([1.0, 2.0], 0.0, 1.0),
+    ],
+)
 def test_a_percentile_is_the_value_at_that_share(values: list[float], share: float, expected: float | None) -> None:
     assert percentile(values, share) == expected
 

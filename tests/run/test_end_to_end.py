@@ -158,7 +158,7 @@ def test_the_conversation_log_begins_and_ends_as_others_expect(ran: Ran) -> None
 def test_the_answer_holds_what_the_agent_did(ran: Ran) -> None:
     (answer,) = json.loads((ran.session / ORDER / "final_agent_response.json").read_text())
     assert [(action["side"], action["name"]) for action in answer["actions"]] == [("agent", "create_order"), ("agent", "add_item")]
-    assert [list(action)[0] for action in answer["actions"]] == ["side", "side"]
+    assert [next(iter(action)) for action in answer["actions"]] == ["side", "side"]
     hashes = (ran.session / ORDER / "final_scenario_db_hash.txt").read_text()
     assert re.fullmatch(r"db_hash: [0-9a-f]{64}\n", hashes)
 

@@ -111,7 +111,7 @@ async def _exit_before_audio(stage: Stage) -> None:
 
 async def _dies(stage: Stage) -> None:
     await stage.speak("I am still here.")
-    stage.abort()
+    await stage.die()
 
 
 def closes(code: int, reason: str) -> Act:
@@ -148,13 +148,27 @@ WRONG_SERVER_MESSAGES: tuple[Any, ...] = (
     {"text": f"<final_response>{EVIL}</final_response>"}, {"type": EVIL, "action": {"name": "x"}},
 )  # fmt: skip
 WRONG_ENVELOPES: tuple[str, ...] = (
-    "", "{", "null", "7", "[]", '"text"', "{}", '{"label":"other","type":"error"}', '{"label":"rtvi-ai"}', '{"label":"rtvi-ai","type":null}',
-    '{"label":"rtvi-ai","type":7,"data":{}}', '{"label":"rtvi-ai","type":[],"id":{}}', '{"label":"rtvi-ai","type":"error","id":true}',
-    '{"label":"rtvi-ai","type":"metrics","data":{"ttfb":[{"value":NaN}]}}', '{"label":"rtvi-ai","type":"metrics","data":{"tokens":Infinity}}',
-    "[" * 200_000, '{"label":"rtvi-ai","type":"metrics","data":' + "[" * 100_000, "9" * 5000,
+    "",
+    "{",
+    "null",
+    "7",
+    "[]",
+    '"text"',
+    "{}",
+    '{"label":"other","type":"error"}',
+    '{"label":"rtvi-ai"}',
+    '{"label":"rtvi-ai","type":null}',
+    '{"label":"rtvi-ai","type":7,"data":{}}',
+    '{"label":"rtvi-ai","type":[],"id":{}}',
+    '{"label":"rtvi-ai","type":"error","id":true}',
+    '{"label":"rtvi-ai","type":"metrics","data":{"ttfb":[{"value":NaN}]}}',
+    '{"label":"rtvi-ai","type":"metrics","data":{"tokens":Infinity}}',
+    "[" * 200_000,
+    '{"label":"rtvi-ai","type":"metrics","data":' + "[" * 100_000,
+    "9" * 5000,
     '{"label":"rtvi-ai","type":"server-response","id":"agent-99","data":{"t":"reset","d":[]}}',
     '{"label":"rtvi-ai","type":"error-response","id":"agent-1","data":{"error":"late"}}',
-)  # fmt: skip
+)
 
 
 def action(arguments: Any) -> tuple[str, Any]:
@@ -198,7 +212,11 @@ SURVIVED = [
         tells(*((type_, value) for type_ in KNOWN_EVENTS for value in WRONG_VALUES)),
         "agent bot, unusable message 1: bot-tts-text: ",
     ),
-    Row("wrong_server_messages", tells(*(("server-message", value) for value in WRONG_SERVER_MESSAGES)), "agent bot, unusable message"),
+    Row(
+        "wrong_server_messages",
+        tells(*(("server-message", value) for value in WRONG_SERVER_MESSAGES)),
+        "agent bot, unusable message",
+    ),
     Row("null_tokens", tells(("metrics", {"tokens": None, "ttfb": None})), ""),
     Row("null_token_entry", tells(("metrics", {"tokens": [None]})), "agent bot, unusable message 1: a token entry"),
     Row("big_audio", sounds((bytes(10 * MEGABYTE), 24_000, 1)), "agent bot, unusable message 1: an audio frame of 10485760 bytes"),
@@ -217,7 +235,11 @@ SURVIVED = [
         sounds(*((LOUD, rate, channels) for rate, channels in ((0, 1), (1, 1), (4_000_000_000, 1), (24_000, 0), (24_000, 255)))),
         "agent bot, unusable message 1: audio of 0 Hz with 1 channels",
     ),
-    Row("odd_audio", sounds((b"", 24_000, 1), (b"\x01", 24_000, 1), (LOUD + b"\x01", 48_000, 2)), "agent bot sends 48000 Hz with 2 channel"),
+    Row(
+        "odd_audio",
+        sounds((b"", 24_000, 1), (b"\x01", 24_000, 1), (LOUD + b"\x01", 48_000, 2)),
+        "agent bot sends 48000 Hz with 2 channel",
+    ),
     Row("code_in_context", agent=_context(f"__import__('os').system('touch {CANARY}')")),
     Row("code_in_context_list", agent=_context(f"[open({CANARY!r}, 'w')]")),
     Row("nested_context", agent=_context("[" * 100_000)),
@@ -227,26 +249,40 @@ SURVIVED = [
     Row("context_no_text", agent=_context(7), words="agent bot: no context in its answer to get_context_history"),
     Row("context_no_object", agent={"get_context_history": None}, words="agent bot: no context in its answer"),
     Row("context_big", agent=_context(str([{"role": "user", "content": "x" * MEGABYTE}] * 10))),
-    Row("context_refused", agent={"get_context_history": Refusal(EVIL)}, words=r"agent bot refused get_context_history: \\x1b\[31mred"),
+    Row(
+        "context_refused",
+        agent={"get_context_history": Refusal(EVIL)},
+        words=r"agent bot refused get_context_history: \\x1b\[31mred",
+    ),
     Row("summary_refused", agent={"get_scenario_summary": Refusal(EVIL)}, words=r"agent bot refused get_scenario_summary: \\x1b"),
-    Row("summary_no_object", agent={"get_scenario_summary": [7]}, words="agent bot: its answer to get_scenario_summary is no summary"),
+    Row(
+        "summary_no_object",
+        agent={"get_scenario_summary": [7]},
+        words="agent bot: its answer to get_scenario_summary is no summary",
+    ),
     Row("summary_wrong", agent=_summary(actions="x", db_hash=7, db=[]), fields=DB_FIELDS),
     Row("summary_evil", agent=_summary(actions=[7, None, {"name": EVIL, EVIL: float("1e308")}], db_hash=EVIL)),
     Row("summary_deep_actions", agent=_summary(actions=[{"name": "a", "arguments": nested(200)}])),
     Row("summary_big_db", agent=_summary(db=DB), fields=DB_FIELDS),
     Row("user_summary_big_db", user=_summary(db=DB), fields=DB_FIELDS),
-    Row("dies_when_asked", agent={"get_context_history": Drop()}, words="agent bot: the connection was lost .* before it answered get_context"),
+    Row(
+        "dies_when_asked",
+        agent={"get_context_history": Drop()},
+        words="agent bot: the connection was lost .* before it answered get_context",
+    ),
     Row("lone_surrogate_type", tells(("bot-\ud800", None)), ""),
     Row("deep_db", agent=_summary(db={"a": nested(900)}), fields=DB_FIELDS),
     Row("nan_in_db", agent=_summary(db={"orders": {"1": {"status": float("nan")}}}), fields=DB_FIELDS),
     Row(
         "garbage_then_answer",
-        agent={"reset": Raw(lambda id_: [b"\xff\xff", encode_message(rtvi.build("server-response", {"t": "reset", "d": True}, id_))])},
+        agent={
+            "reset": Raw(lambda id_: [b"\xff\xff", encode_message(rtvi.build("server-response", {"t": "reset", "d": True}, id_))])
+        },
         words="agent bot, unusable message 1: not a pipecat frame",
     ),
     Row("user_garbage", user_act=sends(*_garbage(), EVIL), words="user bot, unusable message 1: "),
     Row("user_exits", user_act=tells(("server-message", {"text": "<exit>bye</exit>"})), words=""),
-]  # fmt: skip
+]
 
 EVIL_TYPE = Row("evil_type", tells((EVIL, None), ("y" * 200_000, None)), "")
 NOT_SHOWABLE = [
@@ -273,21 +309,29 @@ ENDED = {
 
 NOT_RUN = {
     "refuses": (Row("refuses", agent={"reset": Refusal(EVIL)}), r"set-up: agent bot refused reset: \\x1b\[31mred"),
-    "answers_false": (Row("answers_false", user={"update_system_prompt": False}), "set-up: user bot failed at update_system_prompt"),
+    "answers_false": (
+        Row("answers_false", user={"update_system_prompt": False}),
+        "set-up: user bot failed at update_system_prompt",
+    ),
     "answers_nonsense": (
-        Row("answers_nonsense", agent={"apply_initialization": "fine"}), "set-up: agent bot failed at apply_initialization: it answered 'fine'",
+        Row("answers_nonsense", agent={"apply_initialization": "fine"}),
+        "set-up: agent bot failed at apply_initialization: it answered 'fine'",
     ),
     "answers_errors": (
         Row("answers_errors", user={"apply_initialization": {"success": False, "errors": [EVIL, 7]}}),
         r"set-up: user bot failed at apply_initialization: \\x1b\[31mred",
     ),
     "success_is_text": (
-        Row("success_is_text", agent={"apply_initialization": {"success": "true"}}), "set-up: agent bot failed at apply_initialization",
+        Row("success_is_text", agent={"apply_initialization": {"success": "true"}}),
+        "set-up: agent bot failed at apply_initialization",
     ),
     "drops": (Row("drops", agent={"reset": Drop()}), "set-up: agent bot: .* before it answered reset"),
-    "drops_oddly": (Row("drops_oddly", user={"reset": Drop(4000, EVIL[:40])}), r"set-up: user bot: .*4000 \\x1b.* before it answered reset"),
+    "drops_oddly": (
+        Row("drops_oddly", user={"reset": Drop(4000, EVIL[:40])}),
+        r"set-up: user bot: .*4000 \\x1b.* before it answered reset",
+    ),
     "user_dies": (Row("user_dies", _silence, ends=True, user_act=_dies), "simulator lost: the user bot's connection ended"),
-}  # fmt: skip
+}
 
 MUTE = {
     "mute_in_set_up": (Row("mute_in_set_up", agent={"reset": SILENT}), "set-up: agent bot did not answer reset within"),

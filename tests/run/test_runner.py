@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import threading
@@ -207,6 +208,26 @@ def test_stopping_ends_at_once_and_leaves_what_was_going_on_to_a_resume(stopped:
     assert "Evaluation interrupted." in ran.log
 
 
+def test_stopping_waits_for_no_bot_that_has_stopped_reading(tmp_path: Path) -> None:
+    async def reads_no_more(stage: Stage) -> None:
+        await stage.speak("Hello.")
+        stage.socket.transport.pause_reading()
+
+    stopped_at: list[float] = []
+
+    def watch(runner: Runner, event: events.Event) -> None:
+        if isinstance(event, events.Words) and not stopped_at:
+            stopped_at.append(time.monotonic())
+            runner.stop()
+
+    agent, user = HostileBot(reads_no_more), HostileBot(reads_no_more)
+    with serving(agent, user):
+        ran = run_engine(tmp_path, [(agent, user)], {"s__1": scenario("s__1")}, watch=watch)
+        assert time.monotonic() - stopped_at[0] < 10
+    assert not ran.has_result("s__1")
+    assert ran.tasks_left == []
+
+
 def test_a_result_that_was_being_written_when_the_run_was_stopped_counts(
     tmp_path: Path, quick_pairs: list[tuple[HostileBot, HostileBot]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,12 +274,16 @@ def test_cancelling_the_run_ends_its_workers(tmp_path: Path, quick_pairs: list[t
 
 
 def _open_files() -> dict[str, str]:
-    return {fd: os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")}
+    found = {}
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found[link.name] = str(link.readlink())
+    return found
 
 
 def test_a_run_leaves_no_thread_socket_or_file_open(tmp_path: Path) -> None:
     refusing = HostileBot(replies={"reset": Refusal("no")})
-    dying = HostileBot(lambda stage: asyncio.sleep(0, stage.abort()))
+    dying = HostileBot(Stage.die)
     bots = [HostileBot(_says_goodbye), HostileBot(), refusing, HostileBot(), dying, HostileBot()]
     scenarios = {name: scenario(name) for name in ("s__1", "s__2", "s__3")}
     with serving(*bots):

@@ -7,11 +7,13 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voiceeval_engine.scoring.verdict import MAX_REPLY_CHARS, Verdict, failed_verdict, judge_result, read_reply
 from voiceeval_engine.session.files import write_json
+
+relaxed = settings(deadline=None)
 
 ASSERTIONS = ("The agent greets.", "The agent confirms.", "The agent says goodbye.")
 HOSTILE = '{}[]"\\`:,<>/ \n' + "abstheinkcor01"
@@ -45,6 +47,7 @@ def is_failure(verdict: Verdict) -> bool:
     return verdict.failed and verdict.score == 0.0 and verdict.reason.startswith("Error: ")
 
 
+@relaxed
 @given(replies)
 def test_a_plain_object_is_the_verdict(reply: tuple[float, str, str]) -> None:
     score, reason, text = reply
@@ -52,18 +55,21 @@ def test_a_plain_object_is_the_verdict(reply: tuple[float, str, str]) -> None:
     assert found(f"\n  {text}\n") == (score, reason)
 
 
+@relaxed
 @given(replies, prose, prose, st.sampled_from(["json", "", "JSON", "jsonc"]))
 def test_a_fenced_object_is_the_verdict(reply: tuple[float, str, str], before: str, after: str, language: str) -> None:
     score, reason, text = reply
     assert found(f"{before}\n```{language}\n{text}\n```\n{after}") == (score, reason)
 
 
+@relaxed
 @given(replies, prose, prose)
 def test_an_object_in_prose_is_the_verdict(reply: tuple[float, str, str], before: str, after: str) -> None:
     score, reason, text = reply
     assert found(f"{before}{text}{after}") == (score, reason)
 
 
+@relaxed
 @given(replies, texts.filter(lambda text: "</think>" not in text), prose)
 def test_the_verdict_after_thinking_is_found(reply: tuple[float, str, str], thought: str, gap: str) -> None:
     score, reason, text = reply
@@ -71,6 +77,7 @@ def test_the_verdict_after_thinking_is_found(reply: tuple[float, str, str], thou
         assert found(f'{opening}{thought} {{"score": 0.5}} {thought}</think>{gap}{text}') == (score, reason)
 
 
+@relaxed
 @given(texts)
 def test_what_stands_inside_thinking_is_never_the_verdict(thought: str) -> None:
     draft = '{"score": 1, "reason": "a draft"}'
@@ -102,6 +109,7 @@ def test_tags_and_fences_in_a_verdicts_strings_are_text(quoted: str, around: str
     assert found(around.replace("{}", json.dumps({"score": 0.25, "reason": reason}))) == (0.25, reason)
 
 
+@relaxed
 @given(replies, st.lists(st.dictionaries(st.sampled_from(["name", "a", "b"]), json_values, max_size=2), max_size=3))
 def test_other_objects_in_the_prose_are_passed_over(reply: tuple[float, str, str], others: list[Any]) -> None:
     score, reason, text = reply
@@ -131,7 +139,9 @@ def test_an_object_inside_another_is_never_the_verdict() -> None:
 
 
 def test_an_echoed_template_and_stray_braces_are_passed_over() -> None:
-    template = '{"score": <number from 0 to 1>, "reason": "<why>", "nl_assertion_verdicts": [{"index": <n>, "passed": true or false}]}'
+    template = (
+        '{"score": <number from 0 to 1>, "reason": "<why>", "nl_assertion_verdicts": [{"index": <n>, "passed": true or false}]}'
+    )
     assert found(f'As asked: {template}\n{{"score": 0.75, "reason": "r"}}') == (0.75, "r")
     assert found('A set {x} and a brace { here: {"score": 0.75, "reason": "r"} :-}') == (0.75, "r")
     assert found('{{"score": 0.75, "reason": "r"}}') == (0.75, "r")
@@ -141,7 +151,8 @@ def test_bare_line_breaks_in_strings_are_read() -> None:
     assert found('{"score": 0.75, "reason": "one\n\ttwo"}') == (0.75, "one\n\ttwo")
 
 
-@given(replies, st.sampled_from(["{}", "```json\n{}\n```", "<think>maybe {\"score\": 1}</think>{}", "I say {}", "hm</think>{}"]))
+@relaxed
+@given(replies, st.sampled_from(["{}", "```json\n{}\n```", '<think>maybe {"score": 1}</think>{}', "I say {}", "hm</think>{}"]))
 def test_a_verdict_cut_off_anywhere_is_a_failure(reply: tuple[float, str, str], around: str) -> None:
     text = around.replace("{}", reply[2])
     end = text.rindex("}")
@@ -170,7 +181,10 @@ def test_a_score_that_is_no_number_from_0_to_1_is_a_failure_that_keeps_the_text(
     assert verdict.raw_response == text
 
 
-@given(st.integers(2) | st.integers(max_value=-1) | st.floats(allow_nan=True).filter(lambda score: not 0 <= score <= 1) | st.booleans())
+@relaxed
+@given(
+    st.integers(2) | st.integers(max_value=-1) | st.floats(allow_nan=True).filter(lambda score: not 0 <= score <= 1) | st.booleans()
+)
 def test_a_score_outside_of_the_range_never_counts(score: float) -> None:
     assert is_failure(read_reply(json.dumps({"score": score}), ()))
 
@@ -194,6 +208,7 @@ def test_a_reply_without_a_verdict_is_a_failure(text: str) -> None:
     assert is_failure(read_reply(text, ()))
 
 
+@relaxed
 @given(json_values)
 def test_a_reason_of_another_type_becomes_text(reason: Any) -> None:
     verdict = read_reply(json.dumps({"score": 1, "reason": reason}), ())
@@ -201,6 +216,7 @@ def test_a_reason_of_another_type_becomes_text(reason: Any) -> None:
     assert isinstance(verdict.reason, str)
 
 
+@relaxed
 @given(st.lists(texts, max_size=12).map("".join))
 def test_no_text_crashes_the_reader(text: str) -> None:
     verdict = read_reply(text, ASSERTIONS)
@@ -249,6 +265,7 @@ def entry(index: Any, outcome: Any = True, reason: Any = "seen") -> dict[str, An
     return {"index": index, "passed": outcome, "reason": reason}
 
 
+@relaxed
 @given(st.permutations([entry(1), entry(2, False), entry(3)]))
 def test_verdicts_belong_to_their_index_in_any_order(entries: list[Any]) -> None:
     assert passed(entries) == [True, False, True]
@@ -302,12 +319,16 @@ def test_a_quoted_or_float_index_counts_if_it_is_whole() -> None:
     assert passed([entry("1"), entry(2.0), entry("3.0")]) == [True] * 3
 
 
+@relaxed
 @given(json_values | st.lists(json_values | st.builds(entry, json_values | st.integers(-1, 4), json_values, json_values)))
 def test_there_is_exactly_one_entry_per_assertion_and_only_a_literal_true_passes(entries: Any) -> None:
-    literal = sum(1 for each in entries if isinstance(each, dict) and each.get("passed") is True) if isinstance(entries, list) else 0
+    literal = (
+        sum(1 for each in entries if isinstance(each, dict) and each.get("passed") is True) if isinstance(entries, list) else 0
+    )
     assert sum(passed(entries)) <= literal
 
 
+@relaxed
 @given(json_values | st.lists(st.builds(entry, st.integers(-1, 4), st.booleans()), max_size=9))
 def test_without_assertions_there_are_no_entries(entries: Any) -> None:
     assert passed(entries, ()) == []
@@ -342,6 +363,7 @@ def test_judge_result_without_assertions_has_none_of_their_keys() -> None:
     assert judge_result(read_reply("?", ()), "s", None)["raw_response"] == "?"
 
 
+@relaxed
 @given(st.text(), st.text(st.characters()), json_values)
 def test_judge_result_can_always_be_written(tmp_path_factory: Any, text: str, reason: str, entries: Any) -> None:
     path = tmp_path_factory.mktemp("judge") / "judge_result.json"

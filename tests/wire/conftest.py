@@ -121,7 +121,7 @@ class Recorder:
         self.news.set()
 
 
-async def until(true: Callable[[], Any], patience: float = 10.0) -> None:
+async def until(true: Callable[[], Any], patience: float = 5.0) -> None:
     """Wait for something that must come; a generous time-out fails the test."""
     async with asyncio.timeout(patience):
         while not true():
@@ -161,4 +161,5 @@ async def bots() -> AsyncIterator[Callable[..., Any]]:
         bot.reads.set()
         await until(lambda bot=bot: not bot.connections)
         await bot.close()
-    await until(lambda: not {task for task in asyncio.all_tasks() - before if not task.done()})
+    mine = {asyncio.current_task(), *before}
+    await until(lambda: not [task for task in asyncio.all_tasks() if task not in mine and not task.done()])

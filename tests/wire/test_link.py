@@ -456,19 +456,21 @@ async def test_an_opening_that_is_cancelled_leaves_nothing_after_close(kit: Any,
     await kit.until(lambda: {task for task in asyncio.all_tasks() if not task.done()} <= before)
 
 
-async def test_a_close_that_is_cancelled_leaves_no_reader(kit: Any, bots: Any) -> None:
+async def test_a_close_that_is_cancelled_leaves_neither_reader_nor_socket(kit: Any, bots: Any) -> None:
     bot = await bots()
     before = asyncio.all_tasks()
     link = BotLink("agent", bot.url, kit.log)
     await link.open(NO_DELAYS)
-    bot.reads.clear()
+    transport = link._ws.transport if link._ws is not None else None
+    bot.socket.transport.pause_reading()
     closing = asyncio.create_task(link.close())
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     closing.cancel()
     await asyncio.gather(closing, return_exceptions=True)
-    bot.reads.set()
-    await kit.until(lambda: not {task for task in asyncio.all_tasks() - before if task.get_name().startswith("read ")})
-    await kit.until(lambda: bot.connections == 0)
+    assert transport is not None
+    assert transport.is_closing()
+    await kit.until(lambda: not [task for task in asyncio.all_tasks() - before if task.get_name().startswith("read ")])
+    bot.socket.transport.resume_reading()
 
 
 async def test_a_listener_is_told_of_a_loss_only_after_the_opening(kit: Any, bots: Any) -> None:

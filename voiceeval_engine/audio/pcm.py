@@ -5,7 +5,7 @@ May import the standard library and numpy only. Rules: wire page, "Frames" (down
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ SPEECH_DBFS = -50.0
 SPEECH_PEAK = int(32768 * 10 ** (SPEECH_DBFS / 20))
 """A piece is loud when its peak is above this (103 of 32767)."""
 PIECE_SECONDS = 0.016
+NEAR_SECONDS = 0.050
+"""Speech goes on over a gap of at most this: there a lone loud piece is no click."""
 
 
 def to_mono(pcm: bytes, channels: int) -> Samples:
@@ -28,41 +30,36 @@ def to_mono(pcm: bytes, channels: int) -> Samples:
     return mixed
 
 
-def peak(samples: Samples) -> int:
-    """The largest magnitude, 0 for no samples."""
-    return max(int(samples.max()), -int(samples.min())) if samples.size else 0
-
-
 def is_loud(samples: Samples) -> bool:
     """Whether the peak is above -50 dBFS."""
-    return peak(samples) > SPEECH_PEAK
+    return bool(samples.size) and bool(np.maximum.reduce(samples) > SPEECH_PEAK or np.minimum.reduce(samples) < -SPEECH_PEAK)
 
 
-@dataclass(frozen=True, slots=True)
-class SpeechPiece:
-    """Up to 16 ms of speech: when it was sent on (s), its tick, and the stream position of its first and last loud sample."""
+class SpeechPiece(NamedTuple):
+    """Up to 16 ms of speech: when it was sent on (s), its tick, and its place in the stream; where speech begins, that of its
+    first loud sample.
+    """
 
     sent: float
     tick: int
-    first: int
-    last: int
+    position: int
 
 
 class SpeechMeter:
     """Finds speech in one side's audio as it is sent on, chunk by chunk.
 
-    Speech is two loud pieces in a row and every loud piece that follows one without a gap; a lone loud piece (a click) is none.
+    Speech begins with two loud pieces in a row, dated at the first; then every loud piece that follows the last one within 50 ms is
+    speech too. Any other lone loud piece is a click.
     """
 
     def __init__(self, rate: int) -> None:
         self._piece = max(1, round(rate * PIECE_SECONDS))
         self._waiting: SpeechPiece | None = None
-        self._speaking = False
+        self._last = float("-inf")
 
     def silence(self) -> None:
         """A chunk without any audio went out."""
         self._waiting = None
-        self._speaking = False
 
     def feed(self, samples: Samples, position: int, sent: float, tick: int) -> list[SpeechPiece]:
         """The pieces that are now known to be speech, oldest first; `position` is that of the first sample."""
@@ -70,16 +67,14 @@ class SpeechMeter:
         for start in range(0, samples.size, self._piece):
             part = samples[start : start + self._piece]
             if not is_loud(part):
-                self.silence()
-                continue
-            loud = np.flatnonzero((part > SPEECH_PEAK) | (part < -SPEECH_PEAK))
-            piece = SpeechPiece(sent, tick, position + start + int(loud[0]), position + start + int(loud[-1]))
-            if self._speaking:
-                found.append(piece)
-            elif self._waiting is not None:
-                found += [self._waiting, piece]
                 self._waiting = None
-                self._speaking = True
+            elif sent - self._last <= NEAR_SECONDS:
+                self._last = sent
+                found.append(SpeechPiece(sent, tick, position + start))
+            elif self._waiting is None:
+                onset = int(np.argmax((part > SPEECH_PEAK) | (part < -SPEECH_PEAK)))
+                self._waiting = SpeechPiece(sent, tick, position + start + onset)
             else:
-                self._waiting = piece
+                found += [self._waiting, SpeechPiece(sent, tick, position + start)]
+                self._waiting, self._last = None, sent
         return found

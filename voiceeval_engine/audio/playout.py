@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import soxr
@@ -31,8 +31,7 @@ _RINGING_SECONDS = 0.004
 """A resampled onset rings this long before it: that much of the frame before may be loud without being speech."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a sample came from: when its frame arrived, and when a listener without any buffer would have heard it."""
 
     arrived: float
@@ -67,6 +66,7 @@ class Playout(Generic[Event]):
         self._playing = False
         self._waiting_since = 0.0
         self._last_push = float("-inf")
+        self._last_seconds = 0.0
         self._heard_until = float("-inf")
         self._silent_seconds = 0.0
         self._skipped = 0.0
@@ -98,8 +98,10 @@ class Playout(Generic[Event]):
             self._in_rate = rate
             self._stream = soxr.ResampleStream(rate, self._rate, 1, dtype="int16", quality="HQ") if rate != self._rate else None
             self._start_at = self._depth + (0 if self._stream is None else round(_HELD_BACK * self._rate / rate))
-        loud = is_loud(samples)
         seconds = samples.size / rate
+        if now - self._last_push >= DRY_SECONDS + self._last_seconds:
+            self._end_stream()
+        loud = is_loud(samples)
         if loud:
             self._silent_seconds = 0.0
         else:
@@ -120,7 +122,7 @@ class Playout(Generic[Event]):
             self._waiting_since = now
         self._marks.append(_Mark(place, now, heard))
         self._stream_in += samples.size
-        self._last_push = now
+        self._last_push, self._last_seconds = now, seconds
         self._append(samples if self._stream is None else self._stream.resample_chunk(samples))
         if loud:
             self._loud_until = self._expected()

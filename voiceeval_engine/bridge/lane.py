@@ -99,7 +99,7 @@ class Lane:
         else:
             self._metered = True
             for piece in self._meter.feed(samples, position, sent, tick):
-                first = self._playout.origin(piece.first)
+                first = self._playout.origin(piece.position)
                 speech = Speech(piece.sent, piece.tick, first.arrived - zero, first.heard - zero)
                 self._tracker.on_speech(self.side, speech)
                 speaks = True

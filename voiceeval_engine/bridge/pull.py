@@ -72,7 +72,7 @@ def summary_of(result: Any) -> tuple[tuple[Any, ...], str | None, str | None] | 
     return (
         tuple(action for action in actions if isinstance(action, dict)) if isinstance(actions, list) else (),
         db_hash if isinstance(db_hash, str) else None,
-        json.dumps(db) if isinstance(db, dict) else None,
+        _as_text(db) if isinstance(db, dict) else None,
     )
 
 
@@ -86,9 +86,16 @@ def read_summary(text: str) -> tuple[tuple[Any, ...], str | None, str | None] | 
     return summary_of(_result(text))
 
 
+def _as_text(db: dict[str, Any]) -> str | None:
+    try:
+        return json.dumps(db)
+    except RecursionError:
+        return None
+
+
 def _result(text: str) -> Any:
     try:
         data = json.loads(text)["data"]
         return data["d"] if isinstance(data, dict) else None
-    except (ValueError, RecursionError, KeyError, TypeError):
+    except (ValueError, RecursionError, MemoryError, KeyError, TypeError):
         return None

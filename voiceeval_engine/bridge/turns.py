@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from voiceeval_engine.session.metrics import INTERRUPTED
 
@@ -24,8 +24,7 @@ MIXER = 5.0
 _STILL_SPEAKING = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Speech:
+class Speech(NamedTuple):
     """One piece of speech that was sent on at `sent` in frame `tick`; it had `arrived`, and was to be `heard`, before."""
 
     sent: float

@@ -162,7 +162,10 @@ class RunState:
         self.scenarios = {name: ScenarioState(name, number) for number, name in enumerate(event.scenarios, start=1)}
         self.ended = None
 
-    def _apply_to(self, scenario: ScenarioState, event: events.Event) -> frozenset[Area]:
+    def _apply_to(self, scenario: ScenarioState, event: events.AttemptEvent) -> frozenset[Area]:
+        if event.attempt > scenario.attempt and not isinstance(event, events.AttemptStarted):
+            # Its beginning stood on a line that could not be read.
+            scenario.status, scenario.attempt, scenario.turns, scenario.latencies = "talking", event.attempt, 0, []
         match event:
             case events.AttemptStarted():
                 scenario.status, scenario.attempt, scenario.pair = "setting up", event.attempt, event.pair

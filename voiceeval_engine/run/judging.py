@@ -136,7 +136,7 @@ class JudgeDesk:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("%s broke down, the verdict stays pending", task.get_name(), exc_info=error)
+            self._log.error("%s: an unexpected fault", task.get_name(), exc_info=error)
 
     async def _guarded(self, name: str, folder: Path) -> None:
         try:

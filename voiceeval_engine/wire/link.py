@@ -287,11 +287,17 @@ class BotLink:
     async def _shut(self) -> None:
         ws, reader, self._ws, self._reader = self._ws, self._reader, None, None
         self._backlog.clear()
-        if ws is not None:
-            await ws.close()
-        if reader is not None:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+        try:
+            if ws is not None:
+                await ws.close()
+        except asyncio.CancelledError:
+            if ws is not None:
+                ws.transport.abort()
+            raise
+        finally:
+            if reader is not None:
+                reader.cancel()
+                await asyncio.gather(reader, return_exceptions=True)
 
 
 def _proxy_option(url: str) -> Any:
