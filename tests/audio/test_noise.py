@@ -140,7 +140,7 @@ def test_what_is_no_16_bit_wav_is_named_with_the_reason(tmp_path: Path) -> None:
         load(wide)
 
 
-@pytest.mark.parametrize("rate", [1, 100, 3_999, 200_000, 4_000_000_000])
+@pytest.mark.parametrize("rate", [1, 100, 3_999, 200_000, 1_000_000_000])
 def test_a_rate_that_no_sound_has_is_refused(tmp_path: Path, rate: int) -> None:
     with pytest.raises(NoiseError, match=f"{rate} Hz"):
         load(write(tmp_path / "n.wav", np.zeros(1000), rate))

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,23 @@ def endless(tmp_path: Path) -> Iterator[list[str]]:
         ]  # fmt: skip
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, env=_environment())
+Start = Callable[[list[str]], subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts commands, each in a session of its own; what a failed test leaves of them is ended."""
+    with ExitStack() as processes:
+
+        def new(command: list[str]) -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, env=_environment()
+            )
+            processes.enter_context(process)
+            processes.callback(process.kill)
+            return process
+
+        yield new
 
 
 def _environment(**more: str) -> dict[str, str]:
@@ -79,8 +95,8 @@ def _wait_for_conversation(process: subprocess.Popen[bytes], folder: Path, numbe
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda signum: signum.name)
-def test_a_signal_ends_the_run_in_good_order(endless: list[str], tmp_path: Path, signum: signal.Signals) -> None:
-    process = _start(endless)
+def test_a_signal_ends_the_run_in_good_order(endless: list[str], tmp_path: Path, signum: signal.Signals, start: Start) -> None:
+    process = start(endless)
     session = _wait_for_conversation(process, tmp_path / "out")
     began = time.monotonic()
     os.killpg(process.pid, signum)
@@ -101,7 +117,7 @@ def test_a_signal_ends_the_run_in_good_order(endless: list[str], tmp_path: Path,
 @pytest.mark.xfail(
     strict=True, reason="offload.py: a terminal's Ctrl-C reaches the worker process, which dies of it with a traceback"
 )
-def test_ctrl_c_while_a_worker_process_waits_prints_no_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_while_a_worker_process_waits_prints_no_traceback(tmp_path: Path, start: Start) -> None:
     large = {"actions": [], "db_hash": None, "db": {"orders": {str(number): "x" * 1000 for number in range(1000)}}}
     conversations: list[Stage] = []
 
@@ -113,7 +129,7 @@ def test_ctrl_c_while_a_worker_process_waits_prints_no_traceback(tmp_path: Path)
 
     agent, user = HostileBot(exits_the_first_time, {"get_scenario_summary": large}), HostileBot()
     with serving(agent, user):
-        process = _start(
+        process = start(
             [SCRIPT, "--scenario-dir", PACK, "--scenarios", "short__order", "short__forgotten", "--agent-url", agent.url,
              "--user-url", user.url, "--output-dir", str(tmp_path / "out"), "--pause", "0", "--judge-url", ""]
         )  # fmt: skip
@@ -125,8 +141,8 @@ def test_ctrl_c_while_a_worker_process_waits_prints_no_traceback(tmp_path: Path)
     assert err == b""
 
 
-def test_a_second_signal_ends_it_at_once(endless: list[str], tmp_path: Path) -> None:
-    process = _start(endless)
+def test_a_second_signal_ends_it_at_once(endless: list[str], tmp_path: Path, start: Start) -> None:
+    process = start(endless)
     session = _wait_for_conversation(process, tmp_path / "out")
     process.send_signal(signal.SIGSTOP)
     process.send_signal(signal.SIGINT)
@@ -137,8 +153,8 @@ def test_a_second_signal_ends_it_at_once(endless: list[str], tmp_path: Path) -> 
     assert not list(session.glob("**/*.tmp"))
 
 
-def test_an_ignored_hang_up_stays_ignored(endless: list[str], tmp_path: Path) -> None:
-    process = _start(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *endless])
+def test_an_ignored_hang_up_stays_ignored(endless: list[str], tmp_path: Path, start: Start) -> None:
+    process = start(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *endless])
     _wait_for_conversation(process, tmp_path / "out")
     process.send_signal(signal.SIGHUP)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -148,10 +164,10 @@ def test_an_ignored_hang_up_stays_ignored(endless: list[str], tmp_path: Path) ->
     assert process.returncode == 1
 
 
-def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
+def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path, start: Start) -> None:
     agent, user = HostileBot(_says_goodbye), HostileBot()
     with serving(agent, user):
-        process = _start(
+        process = start(
             [
                 SCRIPT,
                 "--scenario-dir",

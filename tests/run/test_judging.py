@@ -114,7 +114,9 @@ class Desk:
         self.judged: list[Judged] = []
         self.content = content or '{"score": 1, "reason": "r"}'
         transport = httpx.MockTransport(self._answer)
-        self.judge = Judge(JudgeSettings("http://judge.test/", "m"), SYSTEM_PROMPT, LOG, backoff=(0, 0, 0), transport=transport)
+        self.judge = Judge(
+            JudgeSettings("http://judge.test/", "m"), SYSTEM_PROMPT, offload, LOG, backoff=(0, 0, 0), transport=transport
+        )
         self.desk = JudgeDesk(self.judge, rules, offload, LOG, self.judged.append)
 
     async def _answer(self, _: httpx.Request) -> httpx.Response:

@@ -14,12 +14,14 @@ from typing import Any
 import httpx
 import pytest
 
+from voiceeval_engine.offload import Offload
 from voiceeval_engine.scoring import judge as judge_module
 from voiceeval_engine.scoring.judge import MAX_RESPONSE_BYTES, OPTIONAL_FIELDS, Judge, JudgeSettings
 from voiceeval_engine.scoring.verdict import Verdict, judge_result
 
 URL = "http://judge.test/v1/chat/completions"
 KEY = "sk-very-secret-0123"
+OFFLOAD = Offload()
 LOG = logging.LoggerAdapter(logging.getLogger("tests.judge"), {})
 CONTEXT_TOO_LONG = (
     "This model's maximum context length is 8192 tokens. However, max_tokens is 100000 and the prompt has 9000 tokens."
@@ -60,7 +62,7 @@ class Endpoint:
 def judge(endpoint: Handler | None, *, backoff: Sequence[float] = (0, 0, 0), **changes: Any) -> Judge:
     settings = JudgeSettings(**{"url": URL, "model": "m", "timeout": 30.0} | changes)
     transport = None if endpoint is None else httpx.MockTransport(endpoint)
-    return Judge(settings, "the system prompt", LOG, backoff=backoff, transport=transport)
+    return Judge(settings, "the system prompt", OFFLOAD, LOG, backoff=backoff, transport=transport)
 
 
 async def ask(endpoint: Handler | None, assertions: Sequence[str] = (), **changes: Any) -> Verdict:
@@ -363,8 +365,9 @@ async def test_a_bad_url_is_a_failure_and_a_probe_says_so(url: str) -> None:
         assert await asked.probe()
 
 
-async def test_a_request_that_cannot_be_written_is_a_failure() -> None:
-    assert "cannot be sent a request" in (await ask(Endpoint(answer()), model="\ud800")).reason
+async def test_a_lone_surrogate_in_the_input_does_not_keep_the_judge_from_being_asked() -> None:
+    async with judge(Endpoint(answer())) as asked:
+        assert not (await asked.ask("cut \ud800 off", ())).failed
 
 
 # -- the probe

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from voiceeval_engine.audio.pcm import Samples, to_mono
 
+_RATES = range(4_000, 192_001)
+
 
 class NoiseError(Exception):
     """A noise file cannot be used; the message names it and says why."""
@@ -55,7 +57,7 @@ class Noise:
             size = loop.size if loop is not None else min(int(max_seconds * rate), 10 * rate)
             hiss = random.standard_normal(size, dtype=np.float32) * np.float32(32768 * 10 ** (white_noise_db / 20))
             loop = hiss if loop is None else loop + hiss
-        if loop is None:
+        if loop is None or not loop.size:
             return None
         return cls(loop, int(random.integers(loop.size)) if random_offset else 0)
 
@@ -76,9 +78,11 @@ def _read(file: Path, rate: int, max_seconds: float) -> NDArray[np.float32]:
             if source.getsampwidth() != 2:
                 raise NoiseError(f"noise file {file}: only 16-bit WAV is read, this has {8 * source.getsampwidth()} bits")
             own_rate = source.getframerate()
+            if own_rate not in _RATES:
+                raise NoiseError(f"noise file {file}: {own_rate} Hz is no rate of a recording")
             pcm = source.readframes(int(max_seconds * own_rate))
             samples = to_mono(pcm, source.getnchannels()).astype(np.float32)
-    except (OSError, EOFError, wave.Error) as error:
-        raise NoiseError(f"noise file {file}: {error}") from error
+    except (OSError, EOFError, RuntimeError, wave.Error) as error:  # RuntimeError: what `wave` raises for some damaged files
+        raise NoiseError(f"noise file {file}: {str(error) or 'it is damaged'}") from error
     resampled: NDArray[np.float32] = samples if own_rate == rate else soxr.resample(samples, own_rate, rate)
     return resampled

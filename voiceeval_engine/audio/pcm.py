@@ -49,17 +49,19 @@ class SpeechMeter:
     """Finds speech in one side's audio as it is sent on, chunk by chunk.
 
     Speech begins with two loud pieces in a row, dated at the first; then every loud piece that follows the last one within 50 ms is
-    speech too. Any other lone loud piece is a click.
+    speech too. Any other lone loud piece is a click. Where chunks cut pieces short, it takes as many as are longer than a whole one.
     """
 
     def __init__(self, rate: int) -> None:
         self._piece = max(1, round(rate * PIECE_SECONDS))
-        self._waiting: SpeechPiece | None = None
+        self._waiting: list[SpeechPiece] = []
+        self._waiting_samples = 0
         self._last = float("-inf")
 
     def silence(self) -> None:
         """A chunk without any audio went out."""
-        self._waiting = None
+        self._waiting = []
+        self._waiting_samples = 0
 
     def feed(self, samples: Samples, position: int, sent: float, tick: int) -> list[SpeechPiece]:
         """The pieces that are now known to be speech, oldest first; `position` is that of the first sample."""
@@ -67,14 +69,16 @@ class SpeechMeter:
         for start in range(0, samples.size, self._piece):
             part = samples[start : start + self._piece]
             if not is_loud(part):
-                self._waiting = None
+                self.silence()
             elif sent - self._last <= NEAR_SECONDS:
                 self._last = sent
                 found.append(SpeechPiece(sent, tick, position + start))
-            elif self._waiting is None:
-                onset = int(np.argmax((part > SPEECH_PEAK) | (part < -SPEECH_PEAK)))
-                self._waiting = SpeechPiece(sent, tick, position + start + onset)
             else:
-                found += [self._waiting, SpeechPiece(sent, tick, position + start)]
-                self._waiting, self._last = None, sent
+                onset = 0 if self._waiting else int(np.argmax((part > SPEECH_PEAK) | (part < -SPEECH_PEAK)))
+                self._waiting.append(SpeechPiece(sent, tick, position + start + onset))
+                self._waiting_samples += part.size
+                if self._waiting_samples > self._piece:
+                    found += self._waiting
+                    self.silence()
+                    self._last = sent
         return found

@@ -23,8 +23,6 @@ MAX_SECONDS = 600.0
 STREAMED_SILENCE_SECONDS = 1.0
 _BACKLOG_SECONDS = 0.020
 _BURST_SPEED = 1.5
-_HELD_BACK = 930
-"""Input samples that soxr may keep until it hands out a block (116 ms at 8 kHz): play-out starts later by these."""
 _ROUNDING = 8
 """Samples by which a resampled stream's length may differ from the exact ratio."""
 _RINGING_SECONDS = 0.004
@@ -53,7 +51,8 @@ class Playout(Generic[Event]):
         self._rate = rate
         self._chunk = chunk
         self._depth = jitter_chunks * chunk
-        self._start_at = self._depth
+        self._held_back = 0
+        """The most that the resampler has kept at this rate until it handed out a block: 116 ms at 8 kHz."""
         self._blocks: deque[Samples] = deque()
         self._buffered = 0
         self._loud_until = 0
@@ -97,7 +96,7 @@ class Playout(Generic[Event]):
             self._end_stream()
             self._in_rate = rate
             self._stream = soxr.ResampleStream(rate, self._rate, 1, dtype="int16", quality="HQ") if rate != self._rate else None
-            self._start_at = self._depth + (0 if self._stream is None else round(_HELD_BACK * self._rate / rate))
+            self._held_back = 0
         seconds = samples.size / rate
         if now - self._last_push >= DRY_SECONDS + self._last_seconds:
             self._end_stream()
@@ -124,6 +123,7 @@ class Playout(Generic[Event]):
         self._stream_in += samples.size
         self._last_push, self._last_seconds = now, seconds
         self._append(samples if self._stream is None else self._stream.resample_chunk(samples))
+        self._held_back = max(self._held_back, self._expected() - self._pushed)
         if loud:
             self._loud_until = self._expected()
         return loud
@@ -140,8 +140,8 @@ class Playout(Generic[Event]):
             self._playing = False
             return None
         if not self._playing:
-            waiting = self._expected() - self._popped
-            if waiting < self._start_at and now - self._waiting_since < self._start_at / self._rate:
+            depth = self._depth + self._held_back
+            if self._expected() - self._popped < depth and now - self._waiting_since < depth / self._rate:
                 return None
             self._playing = True
         if self._buffered < self._chunk and self._pushed > self._stream_base:
@@ -176,7 +176,7 @@ class Playout(Generic[Event]):
         self._events = deque((min(place, self._popped), event) for place, event in self._events)
 
     def origin(self, position: int) -> Origin:
-        """Where the sample at `position` came from; only for samples of the two chunks handed out last."""
+        """Where the sample at `position` came from; only for samples of the two chunks, or 40 ms, handed out last."""
         mark = self._marks[0]
         for later in self._marks:
             if later.position > position + _RINGING_SECONDS * self._rate:
@@ -226,7 +226,8 @@ class Playout(Generic[Event]):
                 parts.append(np.zeros(self._chunk - taken, dtype=np.int16))
             chunk = np.concatenate(parts)
         self._buffered -= taken
-        while len(self._marks) > 1 and self._marks[1].position <= self._popped - self._chunk:
+        kept = max(self._chunk, round(DRY_SECONDS * self._rate))
+        while len(self._marks) > 1 and self._marks[1].position <= self._popped - kept:
             self._marks.popleft()
         self._popped += taken
         return chunk

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import struct
 from concurrent.futures import Executor
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 _HEADER_BYTES = 44
-_MAX_DATA_BYTES = 2**32 - 1 - _HEADER_BYTES
+_MAX_DATA_BYTES = (2**32 - 1 - _HEADER_BYTES) // 4 * 4
 
 
 def _header(rate: int, data_bytes: int) -> bytes:
@@ -37,8 +38,13 @@ class Recorder:
         self._error: OSError | None = None
         self._writing: asyncio.Future[None] | None = None
         self._file: BinaryIO = path.open("wb")
-        self._file.write(_header(rate, 0))
-        self._file.flush()
+        try:
+            self._file.write(_header(rate, 0))
+            self._file.flush()
+        except OSError:
+            with suppress(OSError):
+                self._file.close()
+            raise
 
     def add(self, to_agent: bytes, to_user: bytes) -> None:
         """One tick's audio, both of the same length. Call it in the event loop."""

@@ -20,7 +20,7 @@ from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.scoring.score import AttemptRecord, JudgeScore, ScoredAttempt, score_attempt
 from voiceeval_engine.session import evidence, layout
 from voiceeval_engine.session.files import UnreadableFile, read_json, write_json
-from voiceeval_engine.session.metrics import PENDING_REASON, LatencyRecord, TurnRecord
+from voiceeval_engine.session.metrics import PENDING, LatencyRecord, TurnRecord
 
 _CONTEXT_WEIGHT = 8
 """Python literals parse about this many times slower than JSON."""
@@ -138,7 +138,7 @@ def finish(folder: Path, scenario: Scenario, outcome: Outcome, chunk_seconds: fl
         record, scenario, _domain(scenario), min_agent_turns=scoring.min_agent_turns, strict_match=scoring.strict_match
     )
     if scoring.pending_judge is not None:
-        write_json(folder / layout.JUDGE_RESULT, {"score": 0.0, "reason": PENDING_REASON})
+        write_json(folder / layout.JUDGE_RESULT, PENDING)
     write_json(folder / layout.METRICS, scored.metrics)
     return scored
 

@@ -26,7 +26,7 @@ from voiceeval_engine.scoring.score import JudgeScore
 from voiceeval_engine.scoring.verdict import ERROR, Verdict, judge_result
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, read_json, write_json
-from voiceeval_engine.session.metrics import saved_context
+from voiceeval_engine.session.metrics import PENDING, saved_context
 from voiceeval_engine.session.run_args import redact
 
 Log = logging.LoggerAdapter[logging.Logger]
@@ -80,8 +80,8 @@ def has_verdict(folder: Path) -> bool:
 def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rules: JudgeRules) -> dict[str, Any]:
     """Put a verdict into `metrics.json`, then into `judge_result.json`; returns the metrics.
 
-    The order matters: as long as the result says "pending", the scenario is in no rate and a resume asks again. Raises OSError,
-    UnreadableFile and UnwritableValue.
+    The order matters: while the two do not belong together the result says "pending", so the scenario is in no rate and is asked
+    about again. Raises OSError, UnreadableFile and UnwritableValue.
     """
     metrics = read_json(folder / layout.METRICS)
     if verdict.failed and rules.keep_good and isinstance(metrics, dict) and has_verdict(folder):
@@ -99,6 +99,8 @@ def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rule
         min_agent_turns=rules.min_agent_turns,
         context_loader=saved_context(folder),
     )
+    if has_verdict(folder):
+        write_json(folder / layout.JUDGE_RESULT, PENDING)
     write_json(folder / layout.METRICS, changed)
     write_json(folder / layout.JUDGE_RESULT, judge_result(verdict, SYSTEM_PROMPT, user_content))
     return changed
@@ -189,7 +191,7 @@ async def open_desk(
         string_limit=options.judge_context_string_limit,
     )
     log.info("Using LLM judge: %s with model: %s", redact(options.judge_url, [key or ""]), options.judge_model)
-    async with Judge(settings, SYSTEM_PROMPT, log) as judge:
+    async with Judge(settings, SYSTEM_PROMPT, offload, log) as judge:
         trouble = await judge.probe()
         if trouble is not None:
             log.warning(

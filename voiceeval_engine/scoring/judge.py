@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 
+from voiceeval_engine.offload import Offload
 from voiceeval_engine.scoring.verdict import Verdict, failed_verdict, read_reply
 from voiceeval_engine.session.run_args import REDACTED
 
@@ -34,6 +35,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MIN_SECRET_CHARS = 8
 """Shorter keys are stand-ins ("EMPTY", "ollama"): hiding them in a judge's own words would only garble those."""
 TOO_LONG = ("context length", "context_length", "context size", "context_size", "context window", "too long")
+_JSON = {"Content-Type": "application/json"}
 OPTIONAL_FIELDS = ("seed", "chat_template_kwargs", "temperature", "max_tokens", "top_p", "thinking_token_budget")
 
 
@@ -69,10 +71,17 @@ class Judge:
     """Asks one endpoint. Use it inside `async with`; it remembers fields that the endpoint does not take, and its bad streaks."""
 
     def __init__(
-        self, settings: JudgeSettings, system_prompt: str, log: Log, *, backoff: Sequence[float] = BACKOFF,
+        self,
+        settings: JudgeSettings,
+        system_prompt: str,
+        offload: Offload,
+        log: Log,
+        *,
+        backoff: Sequence[float] = BACKOFF,
         transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._settings = settings
+        self._offload = offload
         self._system_prompt = system_prompt
         self._log = log
         self._backoff = tuple(backoff)
@@ -107,7 +116,9 @@ class Judge:
             return failed_verdict("nothing to judge: no prediction, conversation or context", assertions)
         async with self._slots:
             try:
-                verdict = read_reply(await self._reply(user_content), assertions)
+                reply = await self._reply(user_content)
+                size = len(reply) if isinstance(reply, str) else 0
+                verdict = await self._offload.run(size, read_reply, reply, tuple(assertions))
             except _Final as error:
                 verdict = failed_verdict(str(error), assertions)
         verdict = self._without_key(verdict)
@@ -135,9 +146,9 @@ class Judge:
         """One try, and one more for each field that the endpoint turns out not to take."""
         while True:
             body = {name: value for name, value in self._body(user_content).items() if name not in self._left_out}
-            status, headers, text = await self._exchange(body)
+            status, headers, text = await self._exchange(await self._offload.run(len(user_content), _dump, body))
             if status < 300:
-                return self._content(text)
+                return await self._content(text)
             why = f"the judge answered HTTP {status}: {self._clean(text, 300)}"
             if any(mark in text.lower() for mark in TOO_LONG):
                 raise _Final(why)
@@ -150,11 +161,11 @@ class Judge:
                 self._left_out.add(refused)
                 self._log.warning("judge: the endpoint does not take %r; it is left out for the rest of the run", refused)
 
-    async def _exchange(self, body: dict[str, Any]) -> tuple[int, httpx.Headers, str]:
+    async def _exchange(self, body: bytes) -> tuple[int, httpx.Headers, str]:
         try:
             async with (
                 asyncio.timeout(self._settings.timeout),
-                self._client.stream("POST", self._settings.url, json=body) as response,
+                self._client.stream("POST", self._settings.url, content=body, headers=_JSON) as response,
             ):
                 received = bytearray()
                 async for part in response.aiter_bytes():
@@ -186,12 +197,12 @@ class Judge:
             body["thinking_token_budget"] = settings.thinking_token_budget
         return body
 
-    def _content(self, text: str) -> Any:
+    async def _content(self, text: str) -> Any:
         """The reply's text in a chat completion; raises _Final for anything else."""
-        try:
-            return json.loads(text)["choices"][0]["message"]["content"]
-        except (ValueError, RecursionError, LookupError, TypeError):
-            raise _Final(f"the judge's answer is no chat completion: {self._clean(text, 200)!r}") from None
+        found, content = await self._offload.run(len(text), _completion, text)
+        if not found:
+            raise _Final(f"the judge's answer is no chat completion: {self._clean(text, 200)!r}")
+        return content
 
     def _clean(self, value: object, limit: int = 1000) -> str:
         """A foreign text on one line, without the key: it is hidden before the text is cut, so that no part of it stays."""
@@ -211,6 +222,18 @@ class Judge:
             assertions=tuple(replace(each, reason=each.reason.replace(self._key, REDACTED)) for each in verdict.assertions),
             raw_response=None if raw is None else raw.replace(self._key, REDACTED),
         )
+
+
+def _dump(body: dict[str, Any]) -> bytes:
+    return json.dumps(body).encode()
+
+
+def _completion(text: str) -> tuple[bool, Any]:
+    """Whether a text is a chat completion, and its message's content."""
+    try:
+        return True, json.loads(text)["choices"][0]["message"]["content"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return False, None
 
 
 def _trouble(url: str, key: str) -> str | None:

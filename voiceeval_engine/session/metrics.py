@@ -22,7 +22,8 @@ INTERRUPTED = "[INTERRUPTED]"
 UNPARSED_ROLE = "unparsed"
 """The role of the one message that stands for a context which could not be parsed."""
 PENDING_REASON = "Error: verdict pending"
-"""The reason in `judge_result.json` while the judge has not answered."""
+PENDING: dict[str, Any] = {"score": 0.0, "reason": PENDING_REASON}
+"""What `judge_result.json` holds while the judge has not answered."""
 
 _MAX_WHOLE = 2**63
 
