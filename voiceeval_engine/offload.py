@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import signal
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -50,5 +51,12 @@ class Offload:
 
     def _worker(self) -> ProcessPoolExecutor:
         if self._process is None:
-            self._process = ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn"))
+            context = multiprocessing.get_context("spawn")
+            self._process = ProcessPoolExecutor(max_workers=1, mp_context=context, initializer=_ignore_signals)
         return self._process
+
+
+def _ignore_signals() -> None:
+    """A terminal sends Ctrl-C and its hang-up to the worker too; only the engine decides when that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)

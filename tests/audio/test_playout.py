@@ -32,7 +32,9 @@ class Line:
         self.now = 0.0
         self._plan: list[tuple[float, Callable[[], object]]] = []
 
-    def arrive(self, samples: Samples, rate: int, at: float, *, frame: float = 0.04, speed: float = 1.0, drift: float = 0.0) -> Line:
+    def arrive(
+        self, samples: Samples, rate: int, at: float, *, frame: float = 0.04, speed: float = 1.0, drift: float = 0.0
+    ) -> Line:
         size = round(rate * frame)
         for start in range(0, samples.size, size):
             part, when = samples[start : start + size], at + start / rate / speed * (1 + drift)
@@ -275,14 +277,21 @@ def test_speech_that_waits_is_known_until_it_is_played() -> None:
 
 
 FRAMES = st.lists(
-    st.tuples(st.sampled_from(["loud", "silent", "event", "interrupt", "empty"]), st.sampled_from(RATES), st.floats(0, 0.4), st.floats(0, 0.3)),
+    st.tuples(
+        st.sampled_from(["loud", "silent", "event", "interrupt", "empty"]),
+        st.sampled_from(RATES),
+        st.floats(0, 0.4),
+        st.floats(0, 0.3),
+    ),
     max_size=25,
 )
 
 
 @settings(max_examples=60, deadline=None)
 @given(FRAMES)
-def test_whatever_comes_every_event_is_told_once_in_order_and_the_buffer_runs_dry(frames: list[tuple[str, int, float, float]]) -> None:
+def test_whatever_comes_every_event_is_told_once_in_order_and_the_buffer_runs_dry(
+    frames: list[tuple[str, int, float, float]],
+) -> None:
     line, now, events = Line(), 0.0, []
     for index, (what, rate, seconds, wait) in enumerate(frames):
         now += wait

@@ -21,7 +21,6 @@ from voiceeval_engine.bridge.turns import Side, Turn, TurnTracker
 from voiceeval_engine.wire.frames import AudioFrame
 
 
-
 def _wire_conftest() -> ModuleType:
     """The scripted bot of the wire's tests; test modules cannot import one another, so it is loaded by its path."""
     spec = importlib.util.spec_from_file_location("voiceeval_wire_conftest", Path(__file__).parents[1] / "wire" / "conftest.py")
@@ -206,10 +205,14 @@ class World:
 
     def _hear(self, bot: Bot, pcm: bytes) -> None:
         samples = np.abs(np.frombuffer(pcm, dtype="<i2").astype(np.int32))
-        if samples.size and samples.max() > max(SPEECH_PEAK, 3000 if self.bots["agent" if bot.side == "user" else "user"].manners.hum else 0):
+        if samples.size and samples.max() > max(
+            SPEECH_PEAK, 3000 if self.bots["agent" if bot.side == "user" else "user"].manners.hum else 0
+        ):
             bot.last_heard = self.now
-        elif bot.last_heard is not None and self.now - bot.last_heard >= min(HANG_OVER, bot.manners.delay - 0.05) and (
-            bot.busy_until <= bot.last_heard + 1e-9 or bot.said == 0
+        elif (
+            bot.last_heard is not None
+            and self.now - bot.last_heard >= min(HANG_OVER, bot.manners.delay - 0.05)
+            and (bot.busy_until <= bot.last_heard + 1e-9 or bot.said == 0)
         ):
             at = bot.last_heard + bot.manners.delay
             self.say(bot.side, at)

@@ -27,7 +27,17 @@ def test_what_a_bot_does_counts_as_activity(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["metrics", "user-transcription", "bot-ready", "error", "error-response", "server-response", "bot-transcription", "", "xbot-tts-x"],
+    [
+        "metrics",
+        "user-transcription",
+        "bot-ready",
+        "error",
+        "error-response",
+        "server-response",
+        "bot-transcription",
+        "",
+        "xbot-tts-x",
+    ],
 )
 def test_what_says_nothing_of_progress_does_not(kind: str) -> None:
     assert not is_activity(kind)
@@ -95,7 +105,9 @@ def test_a_lost_side_is_named_even_before_the_first_tick() -> None:
 
 
 HAPPENINGS = st.lists(
-    st.tuples(st.sampled_from(["activity", "exit agent", "exit user", "lost agent", "lost user", "check", "buffered"]), st.floats(0, 60)),
+    st.tuples(
+        st.sampled_from(["activity", "exit agent", "exit user", "lost agent", "lost user", "check", "buffered"]), st.floats(0, 60)
+    ),
     max_size=30,
 )
 

@@ -47,7 +47,9 @@ async def ask(link: FakeLink, offload: Offload, *, include_db: bool = False) -> 
 async def test_context_actions_hash_and_database_are_pulled(offload: Offload) -> None:
     summary = {"actions": [{"name": "a"}, "no action", {"name": "b"}], "db_hash": "ab12", "db": {"x": 1}}
     link = FakeLink(get_context_history={"context": "[{'role': 'user'}]"}, get_scenario_summary=summary)
-    assert await ask(link, offload, include_db=True) == Pulled("[{'role': 'user'}]", ({"name": "a"}, {"name": "b"}), "ab12", '{"x": 1}')
+    assert await ask(link, offload, include_db=True) == Pulled(
+        "[{'role': 'user'}]", ({"name": "a"}, {"name": "b"}), "ab12", '{"x": 1}'
+    )
     assert link.asked == [("get_context_history", {}), ("get_scenario_summary", {"include_db": True})]
 
 
@@ -58,7 +60,9 @@ async def test_a_bot_that_is_gone_is_not_asked(offload: Offload) -> None:
 
 
 @pytest.mark.parametrize("failing", ["get_context_history", "get_scenario_summary"])
-async def test_one_failure_leaves_the_other_part_and_is_a_warning(failing: str, offload: Offload, caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_failure_leaves_the_other_part_and_is_a_warning(
+    failing: str, offload: Offload, caplog: pytest.LogCaptureFixture
+) -> None:
     answers: dict[str, Any] = {"get_context_history": [], "get_scenario_summary": {"actions": [{"name": "a"}]}}
     answers[failing] = RequestFailed("agent", f"agent bot did not answer {failing} within 15 s")
     pulled = await ask(FakeLink(**answers), offload)
@@ -90,7 +94,9 @@ async def test_a_very_large_answer_is_read_in_the_worker(offload: Offload) -> No
     assert pulled == Pulled("x" * 300_000, (), None, '{"k": "v"}')
 
 
-@pytest.mark.parametrize("text", ["", "no json", "[" * 300_000, "[]", "{}", '{"data": 5}', '{"data": {}}', '{"data": {"error": "x"}}', "null"])
+@pytest.mark.parametrize(
+    "text", ["", "no json", "[" * 300_000, "[]", "{}", '{"data": 5}', '{"data": {}}', '{"data": {"error": "x"}}', "null"]
+)
 def test_a_large_message_that_is_no_answer_gives_nothing(text: str) -> None:
     assert read_context(text) is None
     assert read_summary(text) is None

@@ -26,7 +26,10 @@ SCENARIO = Scenario(
     agent_tools={"order": {"x": 1}},
     user_state={"db": {"u": 1}},
     agent_state={"db": {"a": 1}},
-    initialization_actions=({"side": "agent", "func_name": "f", "arguments": {}}, {"side": "user", "func_name": "g", "arguments": {}}),
+    initialization_actions=(
+        {"side": "agent", "func_name": "f", "arguments": {}},
+        {"side": "user", "func_name": "g", "arguments": {}},
+    ),
 )
 
 
@@ -101,7 +104,9 @@ def garbage(message: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("side", ["agent", "user"])
 @pytest.mark.parametrize("step", ["reset", "update_system_prompt", "apply_initialization"])
 @pytest.mark.parametrize("odd", [False, refuse, silent, hang_up, garbage], ids=["false", "refuse", "silent", "hang_up", "garbage"])
-async def test_a_failing_reply_names_the_bot_and_the_step_and_closes_both(kit: Any, bots: Any, side: str, step: str, odd: Any) -> None:
+async def test_a_failing_reply_names_the_bot_and_the_step_and_closes_both(
+    kit: Any, bots: Any, side: str, step: str, odd: Any
+) -> None:
     stage = Stage(kit, bots, (side, step, odd))
     pair = await stage.start()
     with pytest.raises(SetupFailed, match=rf"set-up: {side} bot\b.*\b{step}\b"):
@@ -150,7 +155,9 @@ async def test_a_bot_that_is_not_there_is_named_and_the_other_one_is_let_go(kit:
 
 
 def shadow(**deltas: Any) -> Shadow:
-    return Shadow(SCENARIO, Domain("cafe", {}, initialization={"f": lambda db: None, "g": lambda db: None}, sync_state=lambda a, u: deltas))
+    return Shadow(
+        SCENARIO, Domain("cafe", {}, initialization={"f": lambda db: None, "g": lambda db: None}, sync_state=lambda a, u: deltas)
+    )
 
 
 async def test_the_first_sync_tells_each_side_what_it_must_know(kit: Any, bots: Any) -> None:

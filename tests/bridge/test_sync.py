@@ -88,7 +88,9 @@ def test_the_same_name_and_arguments_twice_are_two_actions() -> None:
 
 def test_an_id_counts_for_its_side_only() -> None:
     tools = {"add": Tool("add", lambda db: db.update(n=db.get("n", 0) + 1))}
-    domain = Domain("d", tools, tools, sync_state=lambda agent, user: {"agent": {"other": user.get("n")}, "user": {"other": agent.get("n")}})
+    domain = Domain(
+        "d", tools, tools, sync_state=lambda agent, user: {"agent": {"other": user.get("n")}, "user": {"other": agent.get("n")}}
+    )
     shadow = Shadow(scenario("d", agent_state={}, user_state={}), domain)
     assert shadow.replay("agent", action("add", 1))["user"] == {"other": 1}
     assert shadow.replay("user", action("add", 1))["agent"] == {"other": 1}
@@ -100,10 +102,21 @@ def fails(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("nothing", {}), ("breaks", {}), ("fine", {"surprise": 1}), ("fine", {"db": {}}), ("fine", [1]), ("fine", "x"), (None, {}), ([], {})],
+    [
+        ("nothing", {}),
+        ("breaks", {}),
+        ("fine", {"surprise": 1}),
+        ("fine", {"db": {}}),
+        ("fine", [1]),
+        ("fine", "x"),
+        (None, {}),
+        ([], {}),
+    ],
 )
 def test_an_action_that_cannot_be_replayed_is_a_trouble_and_no_more(name: Any, arguments: Any) -> None:
-    domain = Domain("d", {"breaks": Tool("breaks", fails), "fine": Tool("fine", lambda db: None)}, sync_state=lambda agent, user: {})
+    domain = Domain(
+        "d", {"breaks": Tool("breaks", fails), "fine": Tool("fine", lambda db: None)}, sync_state=lambda agent, user: {}
+    )
     shadow = Shadow(scenario("d"), domain)
     assert shadow.replay("agent", {"name": name, "arguments": arguments}) == {}
     assert len(shadow.troubles) == 1
@@ -111,7 +124,9 @@ def test_an_action_that_cannot_be_replayed_is_a_trouble_and_no_more(name: Any, a
 
 def test_a_failing_initialization_is_a_trouble_and_no_more() -> None:
     actions = ({"func_name": "unknown"}, {"side": "user", "func_name": "bad"}, {"func_name": "fine", "arguments": {"x": 1}})
-    domain = Domain("d", {}, initialization={"bad": fails, "fine": lambda db, x: db.update(x=x)}, sync_state=lambda a, u: {"user": a})
+    domain = Domain(
+        "d", {}, initialization={"bad": fails, "fine": lambda db, x: db.update(x=x)}, sync_state=lambda a, u: {"user": a}
+    )
     shadow = Shadow(scenario("d", agent_state={}, initialization_actions=actions), domain)
     assert shadow.sync() == {"user": {"x": 1}}
     assert len(shadow.troubles) == 2

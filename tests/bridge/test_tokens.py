@@ -28,7 +28,9 @@ def test_an_entry_is_one_call_and_its_numbers_are_added(entry: dict[str, Any], p
     assert add_tokens(HAD, entry) == (TokenCount(3, 100 + prompt, 10 + completion), None)
 
 
-@pytest.mark.parametrize("bad", [-1, 1.5, True, "many", "", "nan", "inf", float("nan"), float("inf"), [], {}, [5], 10**400, "1e400", 1e300, 2**63])
+@pytest.mark.parametrize(
+    "bad", [-1, 1.5, True, "many", "", "nan", "inf", float("nan"), float("inf"), [], {}, [5], 10**400, "1e400", 1e300, 2**63]
+)
 def test_what_is_no_count_is_passed_over_with_a_sentence_and_the_rest_of_the_entry_counts(bad: Any) -> None:
     count, trouble = add_tokens(HAD, {"prompt_tokens": bad, "completion_tokens": 3})
     assert count == TokenCount(3, 100, 13)
@@ -44,7 +46,8 @@ def test_an_entry_that_is_no_object_is_no_call(bad: Any) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 
 

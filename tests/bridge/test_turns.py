@@ -201,7 +201,9 @@ def test_bots_that_never_stop_take_turns_all_the_same() -> None:
 def test_one_lost_stopped_costs_no_later_turn_its_text_or_dates() -> None:
     story = Story().says("agent", 1.0, 2.0, "One.", stopped=None)
     for index in range(1, 4):
-        story.says("user", 4 * index - 1.0, 4 * index + 0.2, f"U{index}.").says("agent", 4 * index + 1.0, 4 * index + 2.0, f"A{index}.")
+        story.says("user", 4 * index - 1.0, 4 * index + 0.2, f"U{index}.").says(
+            "agent", 4 * index + 1.0, 4 * index + 2.0, f"A{index}."
+        )
     assert sorted(story.turns()) == sorted(
         [("agent", "One."), *[("user", f"U{i}.") for i in (1, 2, 3)], *[("agent", f"A{i}.") for i in (1, 2, 3)]]
     )
@@ -376,7 +378,9 @@ STEPS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
-def test_whatever_comes_no_turn_ends_before_it_starts_and_every_word_is_in_exactly_one(steps: list[tuple[str, Side, float]]) -> None:
+def test_whatever_comes_no_turn_ends_before_it_starts_and_every_word_is_in_exactly_one(
+    steps: list[tuple[str, Side, float]],
+) -> None:
     story, now, words = Story(), 0.1, []
     for index, (what, side, seconds) in enumerate(steps):
         if what == "speech":

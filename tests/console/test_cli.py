@@ -304,7 +304,6 @@ def test_bots_that_refuse_end_with_1_and_a_sentence(tmp_path: Path, capsys: pyte
     assert "Traceback" not in printed.out + printed.err
 
 
-@pytest.mark.xfail(strict=True, reason="wire/link.py tells the reset connection as 'ConnectionResetError'")
 def test_tls_to_a_bot_that_has_none_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     agent, user = HostileBot(), HostileBot()
     with serving(agent, user):

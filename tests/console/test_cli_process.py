@@ -114,9 +114,6 @@ def test_a_signal_ends_the_run_in_good_order(endless: list[str], tmp_path: Path,
     assert json.loads((session / "all_metrics.json").read_text()) == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="offload.py: a terminal's Ctrl-C reaches the worker process, which dies of it with a traceback"
-)
 def test_ctrl_c_while_a_worker_process_waits_prints_no_traceback(tmp_path: Path, start: Start) -> None:
     large = {"actions": [], "db_hash": None, "db": {"orders": {str(number): "x" * 1000 for number in range(1000)}}}
     conversations: list[Stage] = []

@@ -48,10 +48,14 @@ def test_every_kind_of_frame_is_read() -> None:
 
 
 def test_fields_of_a_later_schema_are_passed_over() -> None:
-    assert decode(field(2, field(3, b"\x01\x02") + field(4, 8000) + field(5, 1) + field(15, b"new"))) == AudioFrame(b"\x01\x02", 8000, 1)
+    assert decode(field(2, field(3, b"\x01\x02") + field(4, 8000) + field(5, 1) + field(15, b"new"))) == AudioFrame(
+        b"\x01\x02", 8000, 1
+    )
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff", b"\xff\xff\xff\xff", b"hello", field(4, field(1, b"\xff\xfe")), field(9, b"x"), b"\x12\x05"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff", b"\xff\xff\xff\xff", b"hello", field(4, field(1, b"\xff\xfe")), field(9, b"x"), b"\x12\x05"]
+)
 def test_what_is_no_frame_is_refused_with_its_size(data: bytes) -> None:
     with pytest.raises(BadFrame, match=f"{len(data)} bytes"):
         decode(data)

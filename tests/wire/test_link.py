@@ -109,7 +109,9 @@ async def test_a_bot_that_comes_up_meanwhile_is_reached(kit: Any, bots: Any) -> 
     await bot.close()
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "ws://127.0.0.1:99999", "ws://", "nonsense", "ws://127.0.0.1:x", "ws://[::1"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1", "ws://127.0.0.1:99999", "ws://", "nonsense", "ws://127.0.0.1:x", "ws://[::1"]
+)
 async def test_a_url_that_cannot_be_used_is_not_tried_again(kit: Any, url: str) -> None:
     link = BotLink("agent", url, kit.log)
     with pytest.raises(ConnectFailed, match="agent bot at .*: the URL cannot be used"):
@@ -208,7 +210,9 @@ async def test_a_result_is_returned_as_it_came(kit: Any, bots: Any, result: Any)
     await link.close()
 
 
-@pytest.mark.parametrize(("type_", "data"), [("error-response", {"error": "unknown message type: x"}), ("error", {"error": "boom"})])
+@pytest.mark.parametrize(
+    ("type_", "data"), [("error-response", {"error": "unknown message type: x"}), ("error", {"error": "boom"})]
+)
 async def test_an_error_response_ends_the_wait_at_once(kit: Any, bots: Any, type_: str, data: Any) -> None:
     def refuse(message: dict[str, Any]) -> Any:
         if message["type"] == "client-message":
@@ -317,7 +321,9 @@ async def test_frames_of_no_use_are_passed_over_in_silence(link: Any, caplog: py
     assert "unusable" not in caplog.text
 
 
-async def test_without_a_listener_events_are_skipped_and_errors_logged(kit: Any, bots: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_a_listener_events_are_skipped_and_errors_logged(
+    kit: Any, bots: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     bot = await bots()
     link = BotLink("user", bot.url, kit.log)
     await link.open(NO_DELAYS)

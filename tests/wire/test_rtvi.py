@@ -15,10 +15,14 @@ def message(type_: str, data: Any = None, **more: Any) -> str:
 
 
 def test_events_carry_their_data_as_models() -> None:
-    assert rtvi.parse(message("bot-tts-text", {"text": "hi", "more": 1})) == rtvi.Message("bot-tts-text", None, rtvi.TextData(text="hi"))
+    assert rtvi.parse(message("bot-tts-text", {"text": "hi", "more": 1})) == rtvi.Message(
+        "bot-tts-text", None, rtvi.TextData(text="hi")
+    )
     assert rtvi.parse(message("bot-started-speaking")).data == rtvi.NoData()
     assert rtvi.parse(message("something-new", [1, {"a": 2}])).data == rtvi.NoData()
-    assert rtvi.parse(message("server-response", {"t": "reset", "d": True}, id="a-1")).data == rtvi.ServerResponseData(t="reset", d=True)
+    assert rtvi.parse(message("server-response", {"t": "reset", "d": True}, id="a-1")).data == rtvi.ServerResponseData(
+        t="reset", d=True
+    )
     assert rtvi.parse(message("error", {"error": "bad", "fatal": True})).data == rtvi.ErrorData(error="bad", fatal=True)
 
 
@@ -115,7 +119,10 @@ def test_requests_are_what_bots_expect() -> None:
         "data": {"version": "1.1.0", "about": {"library": "voiceeval-engine", "library_version": "0.1"}},
     }
     assert json.loads(rtvi.client_message("reset", {}, "i"))["data"] == {"t": "reset", "d": {}}
-    assert json.loads(rtvi.send_text("i"))["data"] == {"content": "Hello", "options": {"run_immediately": True, "audio_response": True}}
+    assert json.loads(rtvi.send_text("i"))["data"] == {
+        "content": "Hello",
+        "options": {"run_immediately": True, "audio_response": True},
+    }
     assert "id" not in json.loads(rtvi.build("bot-started-speaking"))
 
 

@@ -23,6 +23,8 @@ MAX_SECONDS = 600.0
 STREAMED_SILENCE_SECONDS = 1.0
 _BACKLOG_SECONDS = 0.020
 _BURST_SPEED = 1.5
+_HELD_BACK_SECONDS = 0.120
+"""Bound of what soxr keeps back; at 8 kHz it is 116 ms."""
 _ROUNDING = 8
 """Samples by which a resampled stream's length may differ from the exact ratio."""
 _RINGING_SECONDS = 0.004
@@ -52,7 +54,7 @@ class Playout(Generic[Event]):
         self._chunk = chunk
         self._depth = jitter_chunks * chunk
         self._held_back = 0
-        """The most that the resampler has kept at this rate until it handed out a block: 116 ms at 8 kHz."""
+        """How much the resampler takes at this rate until it hands out a block: play-out starts later by that. 0 = not known yet."""
         self._blocks: deque[Samples] = deque()
         self._buffered = 0
         self._loud_until = 0
@@ -123,7 +125,8 @@ class Playout(Generic[Event]):
         self._stream_in += samples.size
         self._last_push, self._last_seconds = now, seconds
         self._append(samples if self._stream is None else self._stream.resample_chunk(samples))
-        self._held_back = max(self._held_back, self._expected() - self._pushed)
+        if not self._held_back and self._stream is not None and self._pushed > self._stream_base:
+            self._held_back = min(self._expected() - self._stream_base, round(_HELD_BACK_SECONDS * self._rate))
         if loud:
             self._loud_until = self._expected()
         return loud
@@ -134,7 +137,8 @@ class Playout(Generic[Event]):
 
     def pop(self, now: float) -> Samples | None:
         """The next chunk, padded with silence where the sound ends; None where there is nothing to play."""
-        if self._buffered < self._chunk and self._stream_in and now - self._last_push >= DRY_SECONDS:
+        dry = DRY_SECONDS + min(self._last_seconds, DRY_SECONDS)
+        if self._buffered < self._chunk and self._stream_in and now - self._last_push >= dry:
             self._end_stream()
         if not self._buffered:
             self._playing = False

@@ -114,7 +114,7 @@ class BotLink:
                 self._opened = True
                 return
             except (OSError, WebSocketException, TimeoutError, EOFError) as error:
-                reason = _sentence(error)
+                reason = _sentence(error, self.url)
                 final = isinstance(error, InvalidURI | ssl.SSLError)
             except ValueError as error:
                 reason, final = f"the URL cannot be used: {error}", True
@@ -318,7 +318,7 @@ def _close_sentence(ws: ClientConnection) -> str:
     return f"the bot closed the connection ({code}{' ' + reason if reason else ''})"
 
 
-def _sentence(error: BaseException) -> str:
+def _sentence(error: BaseException, url: str) -> str:
     if isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error):
         return "nothing listens there (connection refused)"
     if isinstance(error, ssl.SSLError):
@@ -327,4 +327,8 @@ def _sentence(error: BaseException) -> str:
         return f"no answer within {OPEN_TIMEOUT:g} s"
     if isinstance(error, InvalidURI):
         return f"the URL cannot be used: {error}"
+    if isinstance(error, ConnectionError) and url.startswith("wss:"):
+        return "the connection was closed during the TLS handshake; does the bot speak TLS (wss) at all?"
+    if isinstance(error, ConnectionResetError):
+        return "the connection was reset"
     return rtvi.shorten(str(error)) or type(error).__name__
