@@ -11,7 +11,10 @@ from pathlib import Path
 from voiceeval_engine import __version__
 
 DESCRIPTION = "Runs voice-agent evaluations: two bots talk over real audio, turns and latency are measured, signals scored."
-EPILOG = "Other commands, each with its own --help: rejudge DIR (score a saved session again), bots (the embedded pairs, for any harness)."
+EPILOG = (
+    "Other commands, each with its own --help: check-resume DIR (what a resume would do), rejudge DIR (score a saved session again), "
+    "bots (the embedded pairs, for any harness)."
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -34,6 +37,9 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--scenarios", nargs="+", metavar="NAME", help="run these")
     what.add_argument("--domain", metavar="D", help="run all whose name starts with D__")
     what.add_argument("--scenario-dir", type=Path, action="append", metavar="DIR", help="a folder of scenario packs, repeatable")
+    what.add_argument(
+        "--resume", metavar="TIMESTAMP", help="go on with the session eval_TIMESTAMP; with no selection, with its own scenarios"
+    )
     how = parser.add_argument_group("how to run")
     how.add_argument("--output-dir", type=Path, metavar="DIR", help="where sessions go (./eval_results)")
     how.add_argument("--audio-chunk-in-seconds", type=float, metavar="S", help="audio frame sent to the bots (0.016)")
@@ -50,9 +56,26 @@ def build_parser() -> argparse.ArgumentParser:
     score.add_argument(
         "--no-auto-resume-on-stale", dest="auto_resume_on_stale", action="store_false", help="do not retry attempts without a turn"
     )
+    score.add_argument(
+        "--auto-resume-on-insufficient-turns",
+        action="store_true",
+        help="also retry attempts below --min-agent-turns (this biases rates)",
+    )
     score.add_argument("--max-auto-retries", type=int, metavar="N", help="automatic retries per scenario (1)")
     score.add_argument("--auto-retry-backoff-secs", type=float, metavar="S", help="pause before a retry (5)")
     add_judge_options(parser)
+    return parser
+
+
+def build_check_resume_parser() -> argparse.ArgumentParser:
+    """The parser of `check-resume`."""
+    parser = argparse.ArgumentParser(
+        prog="voiceeval-tui check-resume",
+        description="Shows what a resume of a session would do; writes nothing.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("directory", metavar="DIR", help="the session's folder")
+    parser.add_argument("--min-agent-turns", type=int, default=2, metavar="N", help="the floor you will resume with (2)")
     return parser
 
 

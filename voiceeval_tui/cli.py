@@ -16,12 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from voiceeval_tui.arguments import build_parser, build_rejudge_parser
+from voiceeval_tui.arguments import build_check_resume_parser, build_parser, build_rejudge_parser
 from voiceeval_tui.text import safe, shortened
 
 if TYPE_CHECKING:
     from voiceeval_engine.run.judging import Judged
     from voiceeval_engine.run.options import RunOptions
+    from voiceeval_engine.run.resuming import Selection
     from voiceeval_engine.scenarios.catalog import Catalog
 
 DEMO_PAIRS = 4
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from voiceeval_engine.bots.serve import main as serve_bots
 
             return serve_bots(argv[1:])
+        if argv[:1] == ["check-resume"]:
+            return _check_resume(argv[1:])
         if argv[:1] == ["rejudge"]:
             return asyncio.run(_rejudge(argv))
         return _run_command(argv)
@@ -85,8 +88,36 @@ def _run_command(argv: list[str]) -> int:
         return 0
     options = _options(given)
     catalog = _open_catalog(options.scenario_dir)
-    names = _select(catalog, options, demo=given.get("demo", False), all_wanted=_headless(given))
+    first = _first_selection(options)
+    if first is not None:
+        options, names = replace(options, scenarios=first.scenarios, domain=first.domain), list(first.names)
+    else:
+        names = _select(catalog, options, demo=given.get("demo", False), all_wanted=_headless(given))
     return asyncio.run(_run(options, catalog, names, argv, demo=given.get("demo", False)))
+
+
+def _first_selection(options: RunOptions) -> Selection | None:
+    """What a resume with no selection goes on with; None for any other run, or where the session does not tell."""
+    if options.resume is None or options.scenarios or options.domain is not None:
+        return None
+    from voiceeval_engine.run.resuming import ResumeError, find_session, first_selection
+
+    try:
+        return first_selection(find_session(options.output_dir, options.resume))
+    except ResumeError as error:
+        raise CommandError(str(error)) from error
+
+
+def _check_resume(arguments: list[str]) -> int:
+    from voiceeval_engine.session.resume import preview, render_preview
+
+    given = build_check_resume_parser().parse_args(arguments)
+    if given.min_agent_turns < 0:
+        raise CommandError(f"--min-agent-turns {given.min_agent_turns}: must be a finite number of at least 0", 2)
+    if not Path(given.directory).is_dir():
+        raise CommandError(f"{given.directory} is not a directory")
+    print(render_preview(given.directory, given.min_agent_turns, preview(Path(given.directory), given.min_agent_turns)), end="")
+    return 0
 
 
 def _headless(given: dict[str, Any]) -> bool:
@@ -179,19 +210,25 @@ async def _run(options: RunOptions, catalog: Catalog, names: list[str], argv: li
             own = replace(options, pair=embedded.pairs)
             if options.judge_url == DEFAULT_JUDGE_URL:
                 own = replace(own, judge_url=embedded.judge_url, judge_model=EMBEDDED_JUDGE)
-            return await _run_headless(own, catalog, names, argv)
+            return await _run_headless(own, catalog, names, argv, recorded=options)
     except EmbeddedPairsFailed as error:
         raise CommandError(str(error)) from error
 
 
-async def _run_headless(options: RunOptions, catalog: Catalog, names: list[str], argv: list[str]) -> int:
+async def _run_headless(
+    options: RunOptions, catalog: Catalog, names: list[str], argv: list[str], recorded: RunOptions | None = None
+) -> int:
     from voiceeval_engine.run.judging import find_key
+    from voiceeval_engine.run.resuming import ResumeError
     from voiceeval_engine.run.runner import Runner
+    from voiceeval_engine.session.lock import SessionHeld
     from voiceeval_tui.plain import PlainOutput
 
     plain = PlainOutput(sys.stdout)
     try:
-        runner = Runner(options, catalog, names, argv, [plain], judge_key=find_key(options))
+        runner = Runner(options, catalog, names, argv, [plain], judge_key=find_key(options), recorded=recorded)
+    except (ResumeError, SessionHeld) as error:
+        raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"--output-dir {options.output_dir}: the session cannot be made: {error}") from error
     ticking = asyncio.create_task(_tick(plain), name="progress")

@@ -7,7 +7,9 @@ Rules: running page, "Commands"; issue of the headless lines.
 from __future__ import annotations
 
 import os
+import shlex
 import time
+from pathlib import Path
 from typing import TextIO
 
 from voiceeval_engine.live import events
@@ -120,6 +122,10 @@ class PlainOutput:
         cut = [each.name for each in state.scenarios.values() if each.status not in {*ENDED, "judging", "queued"}]
         if cut:
             print(f"  {'interrupted':<14} {_names(cut)}", file=out)
+        if not event.complete:
+            session = Path(state.session)
+            command = f"voiceeval-tui --resume {session.name.removeprefix('eval_')} --output-dir {shlex.quote(str(session.parent))}"
+            print(f"  {'to go on':<14} {safe(command)}", file=out)
         for file in event.files:
             print(f"  {safe(file)}", file=out)
         out.flush()

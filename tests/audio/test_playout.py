@@ -104,9 +104,9 @@ def test_the_sound_is_the_one_that_came(rate: int) -> None:
 @pytest.mark.parametrize("frame", [0.016, 0.02, 0.04])
 @pytest.mark.parametrize("shift", [0.0, 0.005, 0.011])
 def test_speech_in_real_time_plays_without_holes_though_it_jitters(rate: int, frame: float, shift: float) -> None:
-    """Five chunks are 80 ms: of these a frame's own length and its lateness are paid."""
+    """Of five chunks of 16 ms one is being played; the others pay for a frame's own length and its lateness."""
     line, size, samples = Line(), round(rate * frame), sound(4.0, rate)
-    late = np.random.default_rng(1).uniform(0.0, 0.078 - frame, samples.size // size + 1)
+    late = np.random.default_rng(1).uniform(0.0, 0.05 - frame, samples.size // size + 1)
     arrived = 0.0
     for index, start in enumerate(range(0, samples.size, size)):
         arrived = max(arrived, 0.1 + shift + start / rate + late[index])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import signal
 import subprocess
@@ -242,6 +241,4 @@ def test_the_demo_runs_on_its_own_bots(tmp_path: Path) -> None:
     (record,) = json.loads((session / "run_args.json").read_text())["invocations"]
     assert record["parsed_args"]["conversation_end_policy"] == "valid-terminal-state"
     assert record["parsed_args"]["inactivity_timeout"] == 8.0
-    urls = [url for pair in record["parsed_args"]["pair"] for url in pair]
-    assert len(set(urls)) == 4
-    assert all(re.fullmatch(r"ws://127\.0\.0\.1:\d+", url) for url in urls)
+    assert record["parsed_args"]["pair"] == [], "the demo's own bots are no option of the user's"

@@ -80,6 +80,7 @@ def test_nothing_goes_on_when_the_run_is_over(ran: Ran) -> None:
 def test_the_session_has_every_file(ran: Ran) -> None:
     assert {file.name for file in ran.session.iterdir() if file.is_file()} == {
         "evaluation_log.txt", "run_args.json", "all_metrics.json", "all_latencies.csv", "all_summary.txt", "events.jsonl",
+        "session.lock",
     }  # fmt: skip
     folder = ran.session / ORDER
     assert {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()} == {

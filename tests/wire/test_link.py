@@ -114,7 +114,7 @@ async def test_a_bot_that_comes_up_meanwhile_is_reached(kit: Any, bots: Any) -> 
 )
 async def test_a_url_that_cannot_be_used_is_not_tried_again(kit: Any, url: str) -> None:
     link = BotLink("agent", url, kit.log)
-    with pytest.raises(ConnectFailed, match="agent bot at .*: the URL cannot be used"):
+    with pytest.raises(ConnectFailed, match=r"agent bot at .*: the URL cannot be used"):
         await link.open((60.0,))
     await link.close()
 

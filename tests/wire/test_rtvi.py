@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -81,12 +82,12 @@ TYPES = st.sampled_from(sorted(rtvi._DATA_MODELS)) | st.text()
 @given(st.text() | st.builds(message, TYPES, JSON) | st.builds(lambda t, d, i: message(t, d, id=i), TYPES, st.dictionaries(
     st.sampled_from(["text", "tokens", "ttfb", "action", "type", "d", "t", "error", "spoken"]), JSON), JSON))  # fmt: skip
 def test_any_text_is_read_and_described_or_refused(text: str) -> None:
+    refused: rtvi.BadMessage | None = None
     try:
-        found = rtvi.parse(text)
+        described = rtvi.describe(rtvi.parse(text))
     except rtvi.BadMessage as error:
-        assert str(error).isprintable()
-    else:
-        assert rtvi.describe(found).isprintable()
+        refused = error
+    assert str(refused).isprintable() if refused else described.isprintable()
 
 
 @pytest.mark.parametrize("value", ["\ud800", {"\ud800": 1}, float("nan")])
@@ -98,10 +99,8 @@ def test_data_that_cannot_be_written_can_still_be_described(value: Any) -> None:
 @pytest.mark.parametrize("depth", [200, 300, 900, 5_000])
 def test_data_of_any_depth_is_described_or_refused(depth: int) -> None:
     text = message("server-message", {"type": "action-applied", "action": {"x": 0}}).replace("0", "[" * depth + "]" * depth)
-    try:
+    with contextlib.suppress(rtvi.BadMessage):
         assert len(rtvi.describe(rtvi.parse(text))) < 70_000
-    except rtvi.BadMessage as error:
-        assert "RecursionError" in repr(error.__cause__)
 
 
 def test_a_long_text_is_cut_and_control_characters_are_shown() -> None:

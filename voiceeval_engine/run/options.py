@@ -45,7 +45,10 @@ class RunOptions:
     conversation_end_policy: Policy = "tool-only"
     min_agent_turns: int = 2
     strict_match: bool = False
+    resume: str | None = None
+    """The timestamp of the session to go on with."""
     auto_resume_on_stale: bool = True
+    auto_resume_on_insufficient_turns: bool = False
     max_auto_retries: int = 1
     auto_retry_backoff_secs: float = 5.0
     judge_url: str = DEFAULT_JUDGE_URL

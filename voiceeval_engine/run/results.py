@@ -12,11 +12,11 @@ from typing import Any
 
 from voiceeval_engine.live import events
 from voiceeval_engine.scoring.rescore import saved_verdicts
-from voiceeval_engine.scoring.verdict import Verdict
+from voiceeval_engine.scoring.verdict import ERROR, Verdict
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.aggregate import RunAggregate
+from voiceeval_engine.session.aggregate import RunAggregate, on_own_merits
 from voiceeval_engine.session.files import UnreadableFile, read_json
-from voiceeval_engine.session.metrics import passes, saved_context
+from voiceeval_engine.session.metrics import PENDING_REASON, parse_metrics, passes, saved_context, whole
 from voiceeval_engine.session.summary import SummaryNotes, render_summary, write_aggregates
 
 
@@ -44,30 +44,58 @@ def rewrite_aggregates(
     write_aggregates(session, report, summary=summary)
 
 
+def loaded_event(session: Path, name: str, min_agent_turns: int) -> events.ScenarioScored:
+    """A completed scenario of an earlier invocation, on its own merits under this floor.
+
+    Raises UnreadableFile and BadMetrics for one that is not complete.
+    """
+    folder = layout.scenario_dir(session, name)
+    metrics = on_own_merits(read_json(folder / layout.METRICS), min_agent_turns, saved_context(folder))
+    try:
+        judge_result = read_json(folder / layout.JUDGE_RESULT)
+    except UnreadableFile:
+        judge_result = None
+    result = judge_result if isinstance(judge_result, Mapping) else {}
+    return _event(
+        name,
+        0,
+        metrics,
+        assertions=passes(result.get("nl_assertion_verdicts")),
+        pending=result.get("reason") == PENDING_REASON,
+        judge_failed=str(result.get("reason")).startswith(ERROR),
+    )
+
+
 def scored_event(
     scenario: str, attempt: int, metrics: Mapping[str, Any], *, verdict: Verdict | None = None, pending: bool = False
 ) -> events.ScenarioScored:
     """What the views need of a `metrics.json` that was just written, and of the judge's verdict in it."""
-    is_successful = metrics["is_successful"]
-    predicates = passes(metrics.get("db_state_assertion_verdicts"))
-    assertions = [each.passed for each in verdict.assertions] if verdict is not None else []
+    assertions = tuple(each.passed for each in verdict.assertions) if verdict is not None else ()
+    failed = verdict is not None and verdict.failed
+    return _event(scenario, attempt, metrics, assertions=assertions, pending=pending, judge_failed=failed)
+
+
+def _event(
+    scenario: str, attempt: int, metrics: Mapping[str, Any], *, assertions: tuple[bool, ...], pending: bool, judge_failed: bool
+) -> events.ScenarioScored:
+    parsed = parse_metrics(metrics)
     return events.ScenarioScored(
         scenario=scenario,
         attempt=attempt,
-        verdict=is_successful if isinstance(is_successful, bool) else None,
-        task_verdict=metrics.get("is_task_successful"),
-        failed_signals=metrics["success_breakdown"]["failed"],
+        verdict=parsed.is_successful,
+        task_verdict=parsed.is_task_successful,
+        failed_signals=[events.clip(name) for name in parsed.failed_signals],
         signals={name: value for name, value in saved_verdicts(metrics).items() if value is not None},
-        stalled=metrics.get("insufficient_agent_turns", False),
-        stop_reason=metrics["stop_reason"],
-        turns=metrics["total_turns"],
-        latencies=[record["latency_ms"] for record in metrics["latencies"]],
-        tokens=sum(side["prompt"] + side["completion"] for side in metrics["token_usage"].values()),
-        retries=metrics["auto_retry_count"],
-        duration=metrics["scenario_duration"],
+        stalled=parsed.stalled,
+        stop_reason=events.clip(parsed.stop_reason or ""),
+        turns=parsed.total_turns,
+        latencies=[record.latency_ms for record in parsed.latencies],
+        tokens=parsed.agent_tokens.total + parsed.user_tokens.total,
+        retries=whole(metrics.get("auto_retry_count")) or 0,
+        duration=parsed.scenario_duration,
         pending=pending,
-        judge_score=metrics.get("judge_score"),
-        judge_failed=verdict is not None and verdict.failed,
-        predicates=(sum(predicates), len(predicates)),
+        judge_score=parsed.judge_score,
+        judge_failed=judge_failed,
+        predicates=(sum(parsed.assertions), len(parsed.assertions)),
         assertions=(sum(assertions), len(assertions)),
     )

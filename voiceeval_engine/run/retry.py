@@ -13,10 +13,11 @@ NO_TURNS = "0 conversation turns (bots never exchanged audio)"
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """`on_stale` switches the hard trigger; `max_retries` counts per scenario."""
+    """`on_stale` switches the hard trigger, `floor` above 0 the soft one; `max_retries` counts per scenario."""
 
     on_stale: bool
     max_retries: int
+    floor: int = 0
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,17 @@ class Decision:
     reason: str = ""
 
 
-def decide(policy: RetryPolicy, retries_used: int, *, failure: str | None, turns: int) -> Decision:
-    """What to do with an attempt. `failure` says why it could not be run to an end that counts, None where it could."""
+def decide(policy: RetryPolicy, retries_used: int, *, failure: str | None, turns: int, responses: int | None = None) -> Decision:
+    """What to do with an attempt. `failure` says why it could not be run to an end that counts, None where it could.
+
+    `responses` is the agent's, None where it is unknown: the soft trigger wants at least one, and fewer than the floor.
+    """
     if failure is None and turns > 0:
-        return Decision("keep")
-    reason = failure or NO_TURNS
-    if policy.on_stale and retries_used < policy.max_retries:
+        if responses is None or not 0 < responses < policy.floor:
+            return Decision("keep")
+        reason, wanted = f"{responses} agent LLM response(s) < min_agent_turns={policy.floor}", True
+    else:
+        reason, wanted = failure or NO_TURNS, policy.on_stale
+    if wanted and retries_used < policy.max_retries:
         return Decision("retry", reason)
     return Decision("give_up" if failure else "keep", reason)

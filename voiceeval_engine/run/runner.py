@@ -10,6 +10,7 @@ import asyncio
 import signal
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,16 +25,18 @@ from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.attempt import AttemptResult, Workshop, run_attempt
 from voiceeval_engine.run.finish import Scoring, finish, weight, write_evidence
 from voiceeval_engine.run.judging import Judged, JudgeDesk, open_desk, pending_score
+from voiceeval_engine.run.ledger import Ledger
 from voiceeval_engine.run.logs import TOLD, RunLogs
 from voiceeval_engine.run.options import RunOptions
-from voiceeval_engine.run.results import rewrite_aggregates, scored_event
+from voiceeval_engine.run.results import scored_event
+from voiceeval_engine.run.resuming import Prepared, find_session, prepare, timestamp_now
 from voiceeval_engine.run.retry import Decision, RetryPolicy, decide
 from voiceeval_engine.scenarios.model import Scenario, ScenarioError
 from voiceeval_engine.session import layout
+from voiceeval_engine.session.lock import SessionLock
+from voiceeval_engine.session.metrics import count_agent_responses, no_context
 from voiceeval_engine.session.run_args import Invocation, append_invocation
-from voiceeval_engine.session.summary import SummaryNotes
 
-AGGREGATE_SECONDS = 3.0
 FINISH_SECONDS = 5.0
 """What is being written when the run is told to stop may take this long."""
 _RULE = "=" * 80
@@ -61,8 +64,11 @@ class Runner:
         listeners: Sequence[Callable[[events.Event], None]] = (),
         *,
         judge_key: str | None = None,
+        recorded: RunOptions | None = None,
     ) -> None:
+        """`recorded` are the options as the user gave them, where the run's own differ (the demo's bots and judge)."""
         self._options = options
+        self._parsed_args = dict((recorded or options).parsed_args())
         self._scenarios = scenarios
         self._names = tuple(names)
         self._argv = tuple(argv)
@@ -71,18 +77,29 @@ class Runner:
         self._pairs = [Pair(number, *urls) for number, urls in enumerate(options.pairs)]
         self._queue = deque(enumerate(self._names, start=1))
         self._attempts: dict[str, int] = {}
-        self._not_run: dict[str, str] = {}
-        self._scored: set[str] = set()
-        self._result_bytes = 0
         self._stopping: asyncio.Event = asyncio.Event()
-        self._changed = asyncio.Event()
+        self._run_ts = timestamp_now()
+        if options.resume is None:
+            self.session, timestamp = layout.create_session_dir(options.output_dir, datetime.now())
+            self._run_ts = timestamp
+        else:
+            self.session, timestamp = find_session(options.output_dir, options.resume), options.resume
+        self._lock = SessionLock(self.session, datetime.now().isoformat(timespec="seconds"))
         self._offload = Offload()
-        self.session, self._timestamp = layout.create_session_dir(options.output_dir, datetime.now())
         self._journal = Journal(self.session / layout.JOURNAL, self._offload.threads)
         for listener in listeners:
             self._journal.listen(listener)
         self._logs = RunLogs(self.session, self._journal.emit)
         self._log = self._logs.run
+        self._ledger = Ledger(
+            self.session,
+            timestamp,
+            self._names,
+            options.min_agent_turns,
+            offload=self._offload,
+            emit=self._journal.emit,
+            log=self._log,
+        )
         self._shop = Workshop(options, Pacer(options.audio_chunk_in_seconds), self._offload, self._journal.emit)
 
     def stop(self) -> None:
@@ -93,30 +110,43 @@ class Runner:
         """Run the queue to its end or to `stop`; raises OSError when the session cannot be written."""
         handled = self._handle_signals()
         try:
-            self._begin()
-            aggregating = asyncio.create_task(self._keep_aggregates(), name="aggregates")
+            waiting = await self._begin()
+            aggregating = asyncio.create_task(self._ledger.keep_up_to_date(), name="aggregates")
             options = self._options
             try:
                 async with open_desk(
                     options, self._judge_key, options.min_agent_turns, self._offload, self._log, self._on_judged
                 ) as self._desk:
+                    if self._desk is not None:
+                        for name in waiting:
+                            self._desk.hand_in(name, layout.scenario_dir(self.session, name))
                     await self._until_stopped([asyncio.create_task(self._serve(pair)) for pair in self._pairs])
                     if self._desk is not None:
                         await self._until_stopped([asyncio.create_task(self._desk.drain())])
             finally:
                 aggregating.cancel()
                 await asyncio.gather(aggregating, return_exceptions=True)
-            await self._aggregate(finished=True)
-            return self._end()
+            await self._ledger.write(finished=True)
+            for error in self._journal.failures:
+                self._log.warning("a view failed and was told no more: %r", error)
+            return self._ledger.close("interrupted" if self._stopping.is_set() else "finished")
         finally:
             for signum in handled:
                 asyncio.get_running_loop().remove_signal_handler(signum)
             await self._journal.close()
             self._logs.close()
             self._offload.close()
+            self._lock.release()
 
-    def _begin(self) -> None:
+    async def _begin(self) -> list[str]:
+        """Record the invocation, take up what an earlier one left; returns the scenarios whose verdict is still out."""
         options, names = self._options, list(self._names)
+        prepared = Prepared()
+        if options.resume is not None:
+            self._log.info("=== RESUMING run %s%s ===", layout.SESSION_PREFIX, options.resume)
+            prepared = await self._offload.run(
+                0, prepare, self.session, names, options.min_agent_turns, self._run_ts, self._parsed_args
+            )
         self._journal.emit(
             events.RunStarted(
                 session=events.clip(str(self.session)),
@@ -127,12 +157,26 @@ class Runner:
             )
         )
         started_at = datetime.now().isoformat(timespec="seconds")
-        invocation = Invocation(started_at, self._argv, options.parsed_args(), self._names)
+        invocation = Invocation(started_at, self._argv, self._parsed_args, self._names, resumed=options.resume is not None)
         warning = append_invocation(self.session, invocation, [self._judge_key] if self._judge_key else [])
         if warning is not None:
             self._log.warning("%s", warning)
+        for line in prepared.warnings:
+            self._log.warning("%s", line)
         self._log.info("Queued %d scenario(s): %s", len(names), names)
-        self._log.info("%d scenario(s) to run, %d already completed.", len(names), 0)
+        for name, moved_to in prepared.moved:
+            self._log.info(
+                "[CLEANUP] %s: subdir was in-flight (no metrics.json or no turns completed); moved to %s/ and will re-run.",
+                name, moved_to,
+            )  # fmt: skip
+        for event in prepared.loaded:
+            self._log.info("[SKIP] %s: already complete, loaded metrics.json from disk.", event.scenario)
+            self._ledger.scored(event)
+        self._ledger.not_in_run = prepared.not_in_run
+        done = {event.scenario for event in prepared.loaded}
+        self._queue = deque((number, name) for number, name in self._queue if name not in done)
+        self._log.info("%d scenario(s) to run, %d already completed.", len(self._queue), len(done))
+        return [event.scenario for event in prepared.loaded if event.pending]
 
     async def _until_stopped(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         """Until all of `tasks` have ended, or until told to stop; they are cancelled then."""
@@ -152,15 +196,15 @@ class Runner:
             try:
                 await self._run_scenario(number, name, pair)
             except (ScenarioError, DomainError, NoiseError) as error:
-                self._did_not_run(name, str(error))
+                self._ledger.did_not_run(name, self._attempts.get(name, 0), str(error))
             except OSError as error:
-                self._did_not_run(name, f"the session cannot be written: {error}")
+                self._ledger.did_not_run(name, self._attempts.get(name, 0), f"the session cannot be written: {error}")
             except SourceFailed as error:
                 self._log.exception("scenario %s cannot be built", name)
-                self._did_not_run(name, str(error))
+                self._ledger.did_not_run(name, self._attempts.get(name, 0), str(error))
             except (Exception, SystemExit) as error:  # noqa: BLE001 - one scenario's trouble never ends the run
                 self._log.exception("scenario %s: unexpected error", name)
-                self._did_not_run(name, f"unexpected error: {error!r}")
+                self._ledger.did_not_run(name, self._attempts.get(name, 0), f"unexpected error: {error!r}")
 
     def _build(self, name: str) -> Scenario:
         """In a thread. Sources run foreign code; not all that it may raise can pass from a thread into the event loop."""
@@ -173,7 +217,9 @@ class Runner:
 
     async def _run_scenario(self, number: int, name: str, pair: Pair) -> None:
         scenario = await self._offload.run(0, self._build, name)
-        policy = RetryPolicy(self._options.auto_resume_on_stale, self._options.max_auto_retries)
+        options = self._options
+        floor = options.min_agent_turns if options.auto_resume_on_insufficient_turns else 0
+        policy = RetryPolicy(options.auto_resume_on_stale, options.max_auto_retries, floor)
         folder = layout.scenario_dir(self.session, name)
         reasons: list[str] = []
         self._log.info("%s", _RULE)
@@ -191,7 +237,9 @@ class Runner:
             )
             try:
                 result = await run_attempt(self._shop, scenario, attempt, pair, folder, log)
-                decision = decide(policy, len(reasons), failure=result.failure, turns=result.turns)
+                decision = decide(
+                    policy, len(reasons), failure=result.failure, turns=result.turns, responses=_agent_responses(result)
+                )
                 if decision.kind == "keep":
                     await _to_its_end(self._keep(scenario, attempt, folder, result, decision, tuple(reasons)))
                     return
@@ -203,7 +251,7 @@ class Runner:
             finally:
                 await self._logs.end_attempt(log)
             if decision.kind == "give_up":
-                self._did_not_run(name, decision.reason, tokens=result.tokens)
+                self._ledger.did_not_run(name, self._attempts.get(name, 0), decision.reason, tokens=result.tokens)
                 return
             reasons.append(decision.reason)
             await self._retry(name, attempt, folder, decision.reason, result.tokens)
@@ -231,10 +279,7 @@ class Runner:
         size = weight(scenario, outcome)
         scored = await self._offload.run(size, finish, folder, scenario, outcome, options.audio_chunk_in_seconds, scoring)
         event = scored_event(scenario.name, attempt, scored.metrics, pending=self._desk is not None)
-        self._scored.add(scenario.name)
-        self._result_bytes += len(str(scored.metrics))
-        self._changed.set()
-        self._journal.emit(event)
+        self._ledger.scored(event)
         if self._desk is not None:
             self._desk.hand_in(scenario.name, folder)
         if scored.action_match_reason:
@@ -249,12 +294,12 @@ class Runner:
         self._log.info("%s", _RULE)
 
     def _on_judged(self, judged: Judged) -> None:
-        self._journal.emit(scored_event(judged.name, self._attempts[judged.name], judged.metrics, verdict=judged.verdict))
-        self._changed.set()
+        attempt = self._attempts.get(judged.name, 0)
+        self._ledger.scored(scored_event(judged.name, attempt, judged.metrics, verdict=judged.verdict))
 
     async def _retry(self, name: str, attempt: int, folder: Path, reason: str, tokens: int) -> None:
         backoff = self._options.auto_retry_backoff_secs
-        tag = layout.retry_tag(attempt, self._timestamp)
+        tag = layout.retry_tag(attempt, self._run_ts)
         moved = await self._offload.run(0, layout.move_aside, folder, tag)
         self._log.warning(
             "AUTO-RETRY %d/%d: %s: %s; attempt moved to %s/, re-running in %gs.",
@@ -266,53 +311,6 @@ class Runner:
             )
         )
         await asyncio.sleep(backoff)
-
-    def _did_not_run(self, name: str, reason: str, tokens: int = 0) -> None:
-        attempt = self._attempts.get(name, 0)
-        self._not_run[name] = reason
-        self._changed.set()
-        self._log.error("%s did not run: %s", name, reason, extra=TOLD)
-        if tokens:
-            self._journal.emit(events.AttemptDiscarded(scenario=name, attempt=attempt, reason=events.clip(reason), tokens=tokens))
-        self._journal.emit(events.ScenarioNotRun(scenario=name, attempt=attempt, reason=events.clip(reason)))
-
-    async def _keep_aggregates(self) -> None:
-        """Bring `all_metrics.json` and the CSV up to date, at most every few seconds."""
-        while True:
-            await self._changed.wait()
-            await asyncio.sleep(AGGREGATE_SECONDS)
-            self._changed.clear()
-            await self._aggregate(finished=False)
-
-    async def _aggregate(self, *, finished: bool) -> None:
-        not_run = dict(self._not_run)
-        if finished:
-            not_run |= {name: "interrupted" for name in self._names if name not in not_run and name not in self._scored}
-        notes = SummaryNotes(did_not_run=tuple((name, not_run[name]) for name in self._names if name in not_run))
-        try:
-            await self._offload.run(
-                self._result_bytes, rewrite_aggregates, self.session, self._names, self._options.min_agent_turns,
-                self._timestamp, notes, finished=finished,
-            )  # fmt: skip
-        except OSError as error:
-            self._log.error("the aggregates cannot be written: %s", error)
-
-    def _end(self) -> bool:
-        complete = len(self._scored) == len(self._names)
-        reason = "interrupted" if self._stopping.is_set() else "finished"
-        files = {
-            "Results saved to:": layout.ALL_METRICS,
-            "Latencies saved to:": layout.ALL_LATENCIES,
-            "Summary saved to:": layout.ALL_SUMMARY,
-        }
-        for error in self._journal.failures:
-            self._log.warning("a view failed and was told no more: %r", error)
-        self._log.info("Evaluation Complete!" if reason == "finished" else "Evaluation interrupted.")
-        for label, file in files.items():
-            self._log.info("%s %s", label, self.session / file)
-        paths = [events.clip(str(self.session / file)) for file in files.values()]
-        self._journal.emit(events.RunEnded(complete=complete, reason=reason, files=paths))
-        return complete
 
     def _duration(self, scenario: Scenario) -> float:
         return self._options.duration or scenario.max_duration
@@ -331,6 +329,15 @@ class Runner:
         for signum in wanted:
             loop.add_signal_handler(signum, on_signal)
         return wanted
+
+
+def _agent_responses(result: AttemptResult) -> int | None:
+    """The agent's responses as the floor counts them, before anything is written."""
+    if result.outcome is None:
+        return None
+    usage = {"agent": asdict(result.outcome.tokens["agent"])}
+    turns = [{"role": turn.side, "text": turn.text} for turn in result.outcome.turns]
+    return count_agent_responses({"token_usage": usage, "turns": turns}, no_context)
 
 
 async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:

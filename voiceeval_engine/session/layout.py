@@ -114,6 +114,7 @@ def move_aside(attempt: Path, tag: str) -> Path:
     while os.path.lexists(target := attempt.with_name(killed_name(attempt.name, tag, copy))):
         copy += 1
     attempt.rename(target)
-    (target / KILLED_MARKER).touch()
+    if target.is_dir():
+        (target / KILLED_MARKER).touch()
     sync_folder(attempt.parent)
     return target

@@ -92,7 +92,6 @@ class BotLink:
         self._reader: asyncio.Task[None] | None = None
         self._ids = itertools.count(1)
         self._pending: dict[str, _Pending] = {}
-        self._first_message: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] | None = None
         self._backlog: deque[bytes] = deque()
         self._opened = False
@@ -169,7 +168,6 @@ class BotLink:
     async def _open_once(self) -> None:
         loop = asyncio.get_running_loop()
         self._lost = None
-        self._first_message = loop.create_future()
         self._ready = loop.create_future()
         self._ws = await connect(
             self.url,
@@ -235,8 +233,6 @@ class BotLink:
                 self._listener.on_lost(sentence)
 
     def _receive(self, data: str | bytes) -> None:
-        if self._first_message is not None and not self._first_message.done():
-            self._first_message.set_result(None)
         try:
             if isinstance(data, str):
                 raise frames.BadFrame(f"a text message, not a binary frame: {rtvi.shorten(data)!r}")

@@ -1,0 +1,113 @@
+"""What has come of each scenario of a run, and the aggregates that follow from it, kept up to date while the run goes on.
+
+May import lower floors and `results`. Rules: artifacts page, "Session directory"; running page, "Stopping".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from voiceeval_engine.live import events
+from voiceeval_engine.offload import Offload
+from voiceeval_engine.run.logs import TOLD, Log
+from voiceeval_engine.run.results import rewrite_aggregates
+from voiceeval_engine.session import layout
+from voiceeval_engine.session.summary import SummaryNotes
+
+AGGREGATE_SECONDS = 3.0
+_BYTES_PER_RESULT = 6_000
+_FILES = {
+    "Results saved to:": layout.ALL_METRICS,
+    "Latencies saved to:": layout.ALL_LATENCIES,
+    "Summary saved to:": layout.ALL_SUMMARY,
+}
+
+
+class Ledger:
+    """The run's book. `timestamp` is the session's, `names` its queue in order."""
+
+    def __init__(
+        self,
+        session: Path,
+        timestamp: str,
+        names: Sequence[str],
+        min_agent_turns: int,
+        *,
+        offload: Offload,
+        emit: Callable[[events.Event], None],
+        log: Log,
+    ) -> None:
+        self.not_in_run: tuple[str, ...] = ()
+        self._session = session
+        self._timestamp = timestamp
+        self._names = tuple(names)
+        self._min_agent_turns = min_agent_turns
+        self._offload = offload
+        self._emit = emit
+        self._log = log
+        self._scored: set[str] = set()
+        self._not_run: dict[str, str] = {}
+        self._changed = asyncio.Event()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every queued scenario has a `metrics.json`."""
+        return len(self._scored) == len(self._names)
+
+    def scored(self, event: events.ScenarioScored) -> None:
+        """A scenario has its `metrics.json`, or a new verdict in it."""
+        self._scored.add(event.scenario)
+        self._not_run.pop(event.scenario, None)
+        self._changed.set()
+        self._emit(event)
+
+    def did_not_run(self, name: str, attempt: int, reason: str, tokens: int = 0) -> None:
+        """No attempt gave a result; `tokens` is what the last one used."""
+        self._not_run[name] = reason
+        self._changed.set()
+        self._log.error("%s did not run: %s", name, reason, extra=TOLD)
+        if tokens:
+            self._emit(events.AttemptDiscarded(scenario=name, attempt=attempt, reason=events.clip(reason), tokens=tokens))
+        self._emit(events.ScenarioNotRun(scenario=name, attempt=attempt, reason=events.clip(reason)))
+
+    async def keep_up_to_date(self) -> None:
+        """Rewrite `all_metrics.json` and the CSV as scenarios finish, at most every few seconds; for ever."""
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(AGGREGATE_SECONDS)
+            self._changed.clear()
+            await self.write(finished=False)
+
+    async def write(self, *, finished: bool) -> None:
+        """Rewrite the aggregates, `all_summary.txt` too where `finished`; a disk that cannot be written is an error in the log."""
+        not_run = dict(self._not_run)
+        if finished:
+            not_run |= {name: "interrupted" for name in self._names if name not in not_run and name not in self._scored}
+        notes = SummaryNotes(
+            did_not_run=tuple((name, not_run[name]) for name in self._names if name in not_run), not_in_run=self.not_in_run
+        )
+        size = _BYTES_PER_RESULT * len(self._scored)
+        try:
+            await self._offload.run(
+                size,
+                rewrite_aggregates,
+                self._session,
+                self._names,
+                self._min_agent_turns,
+                self._timestamp,
+                notes,
+                finished=finished,
+            )
+        except OSError as error:
+            self._log.error("the aggregates cannot be written: %s", error)
+
+    def close(self, reason: str) -> bool:
+        """Tell the end of the run and where its results are; returns whether it is complete."""
+        self._log.info("Evaluation Complete!" if reason == "finished" else "Evaluation interrupted.")
+        for label, file in _FILES.items():
+            self._log.info("%s %s", label, self._session / file)
+        paths = [events.clip(str(self._session / file)) for file in _FILES.values()]
+        self._emit(events.RunEnded(complete=self.complete, reason=reason, files=paths))
+        return self.complete

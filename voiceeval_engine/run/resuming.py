@@ -1,0 +1,105 @@
+"""The start of a resumed run: what is complete is loaded, what is in flight is moved aside, nothing is deleted.
+
+Runs in a thread, before any scenario. May import lower floors and `results`. Rule: running page, "Resume".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from voiceeval_engine.live import events
+from voiceeval_engine.run.results import loaded_event
+from voiceeval_engine.session import layout
+from voiceeval_engine.session.files import UnreadableFile
+from voiceeval_engine.session.resume import classify, preview, soft_check
+from voiceeval_engine.session.run_args import read_invocations
+
+
+class ResumeError(Exception):
+    """There is no such session to resume; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a resume found: completed scenarios as events, those moved aside with their new folder's name, others on disk."""
+
+    loaded: tuple[events.ScenarioScored, ...] = ()
+    moved: tuple[tuple[str, str], ...] = ()
+    not_in_run: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+
+def find_session(output_dir: Path, timestamp: str) -> Path:
+    """The folder of a session; raises ResumeError where there is none."""
+    session = layout.session_dir(output_dir, timestamp)
+    if Path(timestamp).name != timestamp or not session.is_dir():
+        raise ResumeError(f"--resume {timestamp}: directory not found at {session}")
+    return session
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What an invocation ran: its names, and the options that chose them."""
+
+    names: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    domain: str | None
+
+
+def first_selection(session: Path) -> Selection | None:
+    """The selection of the session's first invocation, None where it is not known."""
+    for invocation in _invocations(session):
+        names, parsed = invocation.get("resolved_scenario_names"), invocation.get("parsed_args")
+        if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+            given = parsed if isinstance(parsed, dict) else {}
+            scenarios, domain = given.get("scenarios"), given.get("domain")
+            chosen = tuple(map(str, scenarios)) if isinstance(scenarios, list) else ()
+            return Selection(tuple(names), chosen, domain if isinstance(domain, str) else None)
+    return None
+
+
+def prepare(session: Path, names: Sequence[str], min_agent_turns: int, resume_ts: str, parsed_args: dict[str, Any]) -> Prepared:
+    """Classify every queued scenario, move what is in flight aside, read what is complete. Raises OSError.
+
+    Call it before this invocation is recorded: its options are compared with the latest record.
+    """
+    loaded, moved = [], []
+    for name in names:
+        found = classify(session, name, min_agent_turns)
+        if found.state == "completed":
+            loaded.append(loaded_event(session, name, min_agent_turns))
+        elif found.state == "in-flight":
+            moved.append((name, layout.move_aside(layout.scenario_dir(session, name), resume_ts).name))
+    earlier = _invocations(session)
+    parsed = earlier[-1].get("parsed_args") if earlier else None
+    _keep_summary(session, resume_ts)
+    return Prepared(
+        loaded=tuple(loaded),
+        moved=tuple(moved),
+        not_in_run=tuple(each.name for each in preview(session, 0) if each.name not in set(names)),
+        warnings=tuple(soft_check(parsed, parsed_args)) if isinstance(parsed, dict) else (),
+    )
+
+
+def _keep_summary(session: Path, resume_ts: str) -> None:
+    """Scripts take `all_summary.txt` as "finished", which a session that is being resumed is not: its old one is kept by another name."""
+    summary = session / layout.ALL_SUMMARY
+    if os.path.lexists(summary):
+        summary.rename(summary.with_name(f"{summary.stem}.{resume_ts}{summary.suffix}"))
+
+
+def _invocations(session: Path) -> list[dict[str, Any]]:
+    try:
+        return [each for each in read_invocations(session) if isinstance(each, dict)]
+    except UnreadableFile:
+        return []
+
+
+def timestamp_now() -> str:
+    """Local wall-clock time as sessions and moved folders are named by it."""
+    return datetime.now().strftime(layout.TIMESTAMP_FORMAT)

@@ -1,0 +1,82 @@
+"""Who may write into a session: one process at a time, told apart by a lock that dies with its holder.
+
+The file is never removed, so that two processes can never hold locks on two files of one name. May import the standard library and
+this folder. Rule: running page, "Processes".
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from voiceeval_engine.session import layout
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a session: process, host, when it started (local ISO 8601), its control socket (empty: none)."""
+
+    pid: int
+    host: str
+    started_at: str
+    socket: str
+
+
+class SessionHeld(Exception):
+    """Another process holds the session; `holder` is None where its record cannot be read."""
+
+    def __init__(self, session: Path, holder: Holder | None) -> None:
+        who = f"process {holder.pid} on {holder.host} since {holder.started_at}" if holder else "another process"
+        super().__init__(f"{session} is in use by {who}")
+        self.holder = holder
+
+
+class SessionLock:
+    """Held from construction to `release`, or to the end of the process. Raises SessionHeld or OSError."""
+
+    def __init__(self, session: Path, started_at: str, socket_path: str = "") -> None:
+        path = session / layout.LOCK
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            record = json.dumps(asdict(Holder(os.getpid(), socket.gethostname(), started_at, socket_path))).encode()
+            os.pwrite(self._file, record, 0)
+            os.ftruncate(self._file, len(record))
+        except BlockingIOError:
+            holder = _read(self._file)
+            os.close(self._file)
+            raise SessionHeld(session, holder) from None
+        except OSError:
+            os.close(self._file)
+            raise
+
+    def release(self) -> None:
+        """Let go; the record stays and tells who held it last."""
+        os.close(self._file)
+
+
+def holder(session: Path) -> Holder | None:
+    """Who holds a session now; None where nobody does or the session has no lock."""
+    try:
+        file = os.open(session / layout.LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read(file)
+    else:
+        return None
+    finally:
+        os.close(file)
+
+
+def _read(file: int) -> Holder | None:
+    try:
+        return Holder(**json.loads(os.pread(file, 4096, 0)))
+    except (ValueError, TypeError):
+        return None
