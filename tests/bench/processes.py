@@ -120,7 +120,7 @@ def run_product(arguments: Sequence[str], folder: Path, *, pacing_report: Path |
     With `pacing_report` the command runs under `engine_child`, which writes that file.
     """
     prefix = [str(PRODUCT)] if pacing_report is None else [sys.executable, "-m", "tests.bench.engine_child", str(pacing_report)]
-    command = [*prefix, "--no-ui", *arguments, "--output-dir", str(folder)]
+    command = [*prefix, "--no-ui", "--judge-url", "", *arguments, "--output-dir", str(folder)]
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "output.txt"
     with output.open("wb") as out:

@@ -43,7 +43,7 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> ManualLoop:
 
 def test_ticks_lie_on_absolute_targets_however_late_each_one_is(loop: ManualLoop) -> None:
     ticks: list[tuple[float, float]] = []
-    Pacer(PERIOD).join(lambda now, target: ticks.append((now, target)))
+    Pacer(PERIOD).join(lambda target: ticks.append((loop.now, target)))
     loop.advance(1060.003, late=0.003)
     assert len(ticks) == int(60 / PERIOD)
     assert [target for _, target in ticks] == pytest.approx([1000 + PERIOD * (n + 1) for n in range(len(ticks))])
@@ -52,7 +52,7 @@ def test_ticks_lie_on_absolute_targets_however_late_each_one_is(loop: ManualLoop
 
 def test_targets_are_never_later_than_the_tick(loop: ManualLoop) -> None:
     ticks: list[tuple[float, float]] = []
-    Pacer(PERIOD).join(lambda now, target: ticks.append((now, target)))
+    Pacer(PERIOD).join(lambda target: ticks.append((loop.now, target)))
     for late in (0.0, 0.001, 0.015, 0.017, 0.1, 0.0):
         loop.advance(loop.now + 1.0, late=late)
     assert all(target <= now for now, target in ticks)
@@ -60,9 +60,19 @@ def test_targets_are_never_later_than_the_tick(loop: ManualLoop) -> None:
     assert targets == sorted(set(targets))
 
 
+def test_a_loop_that_fires_a_little_early_still_gives_every_target_once(loop: ManualLoop) -> None:
+    targets: list[float] = []
+    Pacer(PERIOD).join(targets.append)
+    for _ in range(100):
+        when, what = loop.timers.pop(0)
+        loop.now = when - 0.0005
+        what()
+    assert targets == pytest.approx([1000 + PERIOD * (n + 1) for n in range(100)])
+
+
 def test_after_a_stall_the_missed_ticks_are_left_out_and_the_grid_is_kept(loop: ManualLoop) -> None:
     targets: list[float] = []
-    Pacer(PERIOD).join(lambda now, target: targets.append(target))
+    Pacer(PERIOD).join(lambda target: targets.append(target))
     loop.advance(1000.1)
     loop.now = 1000.5
     loop.advance(1001.0)
@@ -73,8 +83,8 @@ def test_after_a_stall_the_missed_ticks_are_left_out_and_the_grid_is_kept(loop: 
 def test_one_timer_serves_all_members(loop: ManualLoop) -> None:
     pacer, counts = Pacer(PERIOD), [0, 0, 0]
 
-    def member(index: int) -> Callable[[float, float], None]:
-        def tick(now: float, target: float) -> None:
+    def member(index: int) -> Callable[[float], None]:
+        def tick(target: float) -> None:
             counts[index] += 1
 
         return tick
@@ -94,7 +104,7 @@ def test_one_timer_serves_all_members(loop: ManualLoop) -> None:
 def test_the_timer_ends_with_the_last_member_and_begins_with_the_next(loop: ManualLoop) -> None:
     pacer, ticks = Pacer(PERIOD), []
 
-    def member(now: float, target: float) -> None:
+    def member(target: float) -> None:
         ticks.append(target)
 
     pacer.join(member)
@@ -113,12 +123,12 @@ def test_the_timer_ends_with_the_last_member_and_begins_with_the_next(loop: Manu
 def test_a_member_may_leave_inside_its_tick(loop: ManualLoop) -> None:
     pacer, seen = Pacer(PERIOD), []
 
-    def once(now: float, target: float) -> None:
+    def once(target: float) -> None:
         seen.append("once")
         pacer.leave(once)
 
     pacer.join(once)
-    pacer.join(lambda now, target: seen.append("other"))
+    pacer.join(lambda target: seen.append("other"))
     loop.advance(1000.033)
     assert seen == ["once", "other", "other"]
 
@@ -126,7 +136,7 @@ def test_a_member_may_leave_inside_its_tick(loop: ManualLoop) -> None:
 def test_leaving_and_joining_between_two_ticks_makes_no_second_timer(loop: ManualLoop) -> None:
     pacer, ticks = Pacer(PERIOD), []
 
-    def member(now: float, target: float) -> None:
+    def member(target: float) -> None:
         ticks.append(target)
 
     for _ in range(5):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -43,6 +44,8 @@ KICK_OFF_AT = 1.0
 KICK_OFF_TEXT = "Hello"
 SETTLE_SECONDS = 0.5
 MAX_CATCH_UP_FRAMES = 5
+CHECK_EVERY_TICKS = 4
+"""Timers and settled turns are looked at this often; audio goes out on every tick."""
 MAX_FINAL_RESPONSES = 1000
 
 
@@ -196,7 +199,7 @@ class Conversation:
     def on_audio(self, side: Side, frame: AudioFrame) -> None:
         lane = self._lanes[side]
         try:
-            loud = lane.receive(frame, self._loop.time())
+            loud = lane.receive(frame, time.monotonic())
         except UnusableAudio as error:
             self._links[side].trouble(str(error))
             return
@@ -204,13 +207,13 @@ class Conversation:
             self._log.warning("%s bot %s", side, lane.format_note)
             lane.format_note = None
         if loud:
-            self._ending.activity(self._loop.time())
+            self._ending.activity(time.monotonic())
 
     def on_message(self, side: Side, message: rtvi.Message) -> None:
         now = self._now()
         self._log.debug("%8.3f %s bot: %s", now, side, rtvi.describe(message))
         if is_activity(message.type):
-            self._ending.activity(self._loop.time())
+            self._ending.activity(time.monotonic())
         data, lane = message.data, self._lanes[side]
         if message.type in ("bot-started-speaking", "bot-stopped-speaking"):
             started = message.type == "bot-started-speaking"
@@ -236,12 +239,12 @@ class Conversation:
             self._log.warning("%s bot reports%s: %s", side, " a fatal error" if data.fatal else "", rtvi.shorten(data.error))
 
     def on_interruption(self, side: Side) -> None:
-        self._lanes[side].interrupt(self._loop.time())
+        self._lanes[side].interrupt(time.monotonic())
         self._emit(events.Interrupted(side=side, at=self._now(), **self._names()))
 
     def on_lost(self, side: Side, sentence: str) -> None:
         self._log.warning("%s bot: %s", side, sentence)
-        self._ending.lost(side, self._loop.time())
+        self._ending.lost(side, time.monotonic())
         self._finish()
 
     async def _connect(self) -> None:
@@ -257,7 +260,7 @@ class Conversation:
                 room = MAX_FINAL_RESPONSES - len(self._final_responses)
                 self._final_responses += rtvi.final_responses(data.text)[:room]
             if rtvi.exit_text(data.text) is not None:
-                self._ending.exit(side, self._loop.time())
+                self._ending.exit(side, time.monotonic())
                 self._finish()
         elif data.type == "action-applied" and data.action is not None:
             name = events.clip(str(data.action.get("name")))
@@ -276,9 +279,9 @@ class Conversation:
             if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e6:
                 heard.ttfb.setdefault(rtvi.shorten(str(entry.get("processor")), 80), []).append(round(float(value), 6))
 
-    def _on_tick(self, now: float, target: float) -> None:
+    def _on_tick(self, target: float) -> None:
         try:
-            self._tick(now, target)
+            self._tick(max(time.monotonic(), target), target)
         except Exception as error:  # noqa: BLE001 - one conversation's fault must not stop the others' clock
             self._log.exception("conversation broke off")
             if not self._over.done():
@@ -293,6 +296,8 @@ class Conversation:
         wanted = int(elapsed / self._settings.chunk_seconds + 1e-6) + 1
         for _ in range(min(wanted - self._ticks, MAX_CATCH_UP_FRAMES)):
             self._send_frames(now, elapsed)
+        if self._ticks % CHECK_EVERY_TICKS:
+            return
         for turn in self._tracker.advance(elapsed, self._ticks):
             self._emit_turn(turn)
         if not self._kicked_off and elapsed >= KICK_OFF_AT and not self._over.done():
@@ -304,6 +309,7 @@ class Conversation:
 
     def _send_frames(self, now: float, elapsed: float) -> None:
         zero, tick = now - elapsed, self._ticks
+        self._tracker.clock(elapsed, tick)
         to_agent, agent_pcm, user_speaks = self._lanes["user"].next_frame(now, elapsed, zero, tick)
         self._links["agent"].send_audio(to_agent)
         to_user, user_pcm, agent_speaks = self._lanes["agent"].next_frame(now, elapsed, zero, tick)
@@ -384,7 +390,7 @@ class Conversation:
         )
 
     def _now(self) -> float:
-        return self._loop.time() - self._zero if self._zero is not None else 0.0
+        return time.monotonic() - self._zero if self._zero is not None else 0.0
 
     def _names(self) -> dict[str, Any]:
         return {"scenario": self._scenario.name, "attempt": self._attempt}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-Member = Callable[[float, float], None]
-"""Takes the loop's time now and the tick's target, which is never later."""
+Member = Callable[[float], None]
+"""Takes the tick's target, on the loop's monotonic clock; an event loop that counts in ms may call a little early."""
 
 
 class Pacer:
@@ -40,7 +40,7 @@ class Pacer:
         loop = asyncio.get_running_loop()
         target = self._base + self._steps * self._period
         for member in self._members:
-            member(loop.time(), target)
+            member(target)
         if self._members:
             self._schedule(loop, int((loop.time() - self._base) / self._period) + 1)
         else:

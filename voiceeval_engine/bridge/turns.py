@@ -200,9 +200,13 @@ class TurnTracker:
             target = state.early = state.early or _Segment(self._now, self._tick, None)
         {"spoken": target.spoken, "output": target.outputs, "transcription": target.transcriptions}[kind].append(text)
 
+    def clock(self, now: float, tick: int) -> None:
+        """Time passes: what is told from here on happens `now`."""
+        self._now, self._tick = now, tick
+
     def advance(self, now: float, tick: int) -> list[Turn]:
         """Time passes; returns the turns that have settled since the last call, in order of settling."""
-        self._now, self._tick = now, tick
+        self.clock(now, tick)
         for side, state in self._sides.items():
             segment = state.segment
             if segment is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from voiceeval_engine.live.events import BadEvent, Event, parse_event, to_line
 
-_FLUSH_SECONDS = 0.1
+_FLUSH_SECONDS = 0.25
 
 Listener = Callable[[Event], None]
 
@@ -51,7 +51,7 @@ class Journal:
         self._listeners.append(listener)
 
     def emit(self, event: Event) -> None:
-        """Stamp an event, hand it to the listeners, write it within a tenth of a second."""
+        """Stamp an event, hand it to the listeners, write it within a quarter of a second."""
         self._seq += 1
         stamped = event.model_copy(update={"seq": self._seq, "time": time.time()})
         for listener in tuple(self._listeners):

@@ -125,12 +125,12 @@ def count_agent_responses(metrics: Mapping[str, Any], context_loader: ContextLoa
     return None if UNPARSED_ROLE in roles else roles.count("assistant")
 
 
-def saved_context(scenario_dir: Path) -> ContextLoader:
+def saved_context(scenario_dir: Path | str) -> ContextLoader:
     """A loader of the agent's context that an attempt saved; it gives None where the file is not there or bad."""
 
     def load() -> Any:
         try:
-            return read_json(scenario_dir / layout.AGENT_LOGS / layout.LLM_CONTEXT)
+            return read_json(Path(scenario_dir, layout.AGENT_LOGS, layout.LLM_CONTEXT))
         except UnreadableFile:
             return None
 
@@ -189,6 +189,8 @@ def passes(verdicts: Any) -> tuple[bool, ...]:
 
 def whole(value: Any) -> int | None:
     """`value` as an integer if it is a whole number, quoted or not; None for everything else."""
+    if type(value) is int and abs(value) < _MAX_WHOLE:
+        return value
     if isinstance(value, str):
         try:
             value = float(value)
@@ -202,7 +204,7 @@ def whole(value: Any) -> int | None:
 
 
 def _at(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, Mapping) else None
+    return value.get(key) if type(value) is dict or isinstance(value, Mapping) else None
 
 
 def _bool(value: Mapping[str, Any], key: str) -> bool | None:
@@ -214,6 +216,8 @@ def _number(value: Mapping[str, Any], key: str) -> float | None:
     if key not in value:
         return None
     found = value[key]
+    if type(found) is float and math.isfinite(found):
+        return found
     try:
         if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(number := float(found)):
             return number

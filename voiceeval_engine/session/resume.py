@@ -51,9 +51,9 @@ class Classified:
 
 def classify(session: Path, name: str, min_agent_turns: int) -> Classified:
     """The state of one scenario of a session under a floor (0 = off)."""
-    folder = layout.scenario_dir(session, name)
+    folder = os.path.join(session, name)  # noqa: PTH118 - a preview of 10,000 has no time for Path
     try:
-        metrics = read_json(folder / layout.METRICS)
+        metrics = read_json(f"{folder}/{layout.METRICS}")
     except UnreadableFile as error:
         if not error.missing:
             return Classified(name, "in-flight", f"metrics.json unreadable ({error.reason})")
@@ -64,22 +64,26 @@ def classify(session: Path, name: str, min_agent_turns: int) -> Classified:
         parsed = parse_metrics(metrics)
     except BadMetrics as error:
         return Classified(name, "in-flight", f"metrics.json unreadable ({error})")
-    retries = whole(parsed.raw.get("auto_retry_count")) or 0
+    retries = max(whole(parsed.raw.get("auto_retry_count")) or 0, 0)
     if parsed.total_turns <= 0:
         return Classified(name, "in-flight", NO_TURNS, retries)
     if min_agent_turns > 0:
         responses = count_agent_responses(parsed.raw, saved_context(folder))
         if responses is not None and responses < min_agent_turns:
-            stop = parsed.raw.get("stop_reason")
+            stop = parsed.raw.get("stop_reason", "?")
             return Classified(name, "in-flight", f"{responses} agent LLM response(s) < {min_agent_turns} ({stop})", retries)
     return Classified(name, "completed", "", retries)
 
 
 def preview(session: Path, min_agent_turns: int) -> list[Classified]:
     """Every scenario folder on disk by name, attempts that were moved aside left out. Raises OSError for what is no directory."""
-    with os.scandir(session) as entries:
-        names = sorted(entry.name for entry in entries if not layout.is_killed(entry.name))
-    return [classify(session, name, min_agent_turns) for name in names if _is_scenario(session / name)]
+    found = (classify(session, name, min_agent_turns) for name in _kept_folders(session))
+    return [each for each in found if each.reason not in (NO_FOLDER, NO_METRICS) or _has_evidence(session, each.name)]
+
+
+def scenario_names(session: Path) -> list[str]:
+    """The names of what `preview` would give. Raises OSError."""
+    return [name for name in _kept_folders(session) if _has_evidence(session, name)]
 
 
 def render_preview(directory: str, min_agent_turns: int, scenarios: Sequence[Classified]) -> str:
@@ -131,7 +135,12 @@ def _with_retries(each: Classified) -> str:
     return f"{each.reason}; already auto-retried {each.auto_retry_count}x in-run" if each.auto_retry_count else each.reason
 
 
-def _is_scenario(folder: Path) -> bool:
-    if os.path.lexists(folder / layout.KILLED_MARKER):
-        return False
-    return any(os.path.lexists(folder / name) for name in _EVIDENCE)
+def _kept_folders(session: Path) -> list[str]:
+    """The folders of a session by name, those of attempts that were moved aside left out."""
+    with os.scandir(session) as entries:
+        names = [entry.name for entry in entries if not layout.is_killed(entry.name) and entry.is_dir()]
+    return sorted(name for name in names if not os.path.lexists(f"{session}/{name}/{layout.KILLED_MARKER}"))
+
+
+def _has_evidence(session: Path, name: str) -> bool:
+    return any(os.path.lexists(session / name / file) for file in _EVIDENCE)
