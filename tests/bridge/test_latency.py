@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voiceeval_engine.bridge.latency import agent_start, find_handoffs, in_order, overlap_seconds
-from voiceeval_engine.bridge.turns import Side, Turn
+from voiceeval_engine.bridge.turns import Side, Speech, Turn, TurnTracker
 
 BUFFER = 0.1
 """What the play-out holds speech back, in s."""
@@ -103,3 +103,18 @@ def test_every_latency_is_positive_and_every_turn_hands_off_at_most_once(turns: 
         between = [t for t in turns if t.side == "user" and each.user_end < t.end < each.agent_start]
         assert not between
         assert not [t for t in turns if t.side == "agent" and each.user_end < agent_start(t) < each.agent_start]
+
+
+def test_a_turn_of_text_alone_is_no_side_of_a_handoff() -> None:
+    tracker = TurnTracker()
+    tracker.advance(1.0, 62)
+    tracker.on_started("user", 1.0)
+    tracker.on_text("user", "Typed, never heard.", "spoken")
+    tracker.on_stopped("user", 1.0)
+    tracker.advance(2.0, 125)
+    tracker.on_started("agent", 2.0)
+    tracker.on_speech("agent", Speech(2.1, 131, 2.1, 2.1))
+    tracker.on_text("agent", "Yes?", "spoken")
+    turns = tracker.advance(2.2, 137) + tracker.finish(3.0)
+    assert [turn.text for turn in tracker.turns] == ["Typed, never heard.", "Yes?"]
+    assert turns and find_handoffs(tracker.turns) == []

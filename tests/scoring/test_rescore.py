@@ -230,3 +230,7 @@ def test_the_rate_over_assertions_counts_those_that_passed() -> None:
     verdicts = tuple(AssertionVerdict(index, "a", index < 3, "") for index in range(1, 5))
     assert judge_score(Verdict(1.0, "", verdicts), None).nl_assertion_pass_rate == 0.5
     assert judge_score(failed_verdict("down", ["a", "b"]), 0.9) == JudgeScore(0.0, False, 0.0)
+
+
+def test_a_failed_call_never_passes_whatever_the_threshold() -> None:
+    assert judge_score(failed_verdict("no answer", ()), 0.0) == JudgeScore(0.0, False, None)

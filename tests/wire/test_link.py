@@ -486,3 +486,16 @@ async def test_a_listener_is_told_of_a_loss_only_after_the_opening(kit: Any, bot
         await link.open(NO_DELAYS)
     await link.close()
     assert told.lost == []
+
+
+async def test_an_unusable_reply_ends_its_request_at_once(kit: Any, bots: Any) -> None:
+    def answer(message: dict[str, Any]) -> list[bytes]:
+        if message["type"] == "client-message":
+            return [encode_message(rtvi.build("server-response", 5, message["id"]))]
+        return [encode_message(rtvi.build("bot-ready", {"version": "1"}, message["id"]))]
+
+    link = BotLink("user", (await bots(answer)).url, kit.log)
+    await link.open(NO_DELAYS)
+    with pytest.raises(RequestFailed, match="user bot answered reset with an unusable reply"):
+        await link.request("reset", {}, timeout=60.0)
+    await link.close()

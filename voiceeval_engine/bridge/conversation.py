@@ -44,8 +44,8 @@ KICK_OFF_AT = 1.0
 KICK_OFF_TEXT = "Hello"
 SETTLE_SECONDS = 0.5
 MAX_CATCH_UP_FRAMES = 5
-CHECK_EVERY_TICKS = 4
-"""Timers and settled turns are looked at this often; audio goes out on every tick."""
+CHECK_SECONDS = 0.064
+"""Timers and settled turns are looked at about this often; audio goes out on every tick."""
 MAX_FINAL_RESPONSES = 1000
 
 
@@ -147,6 +147,7 @@ class Conversation:
         }
         self._heard: dict[Side, _Heard] = {side: _Heard() for side in SIDES}
         self._ending = Ending(policy=settings.policy, duration=settings.duration, inactivity_timeout=settings.inactivity_timeout)
+        self._check_every = max(1, round(CHECK_SECONDS / settings.chunk_seconds))
         self._pacing = PacingMeter()
         self._final_responses: list[str] = []
         self._zero: float | None = None
@@ -296,7 +297,7 @@ class Conversation:
         wanted = int(elapsed / self._settings.chunk_seconds + 1e-6) + 1
         for _ in range(min(wanted - self._ticks, MAX_CATCH_UP_FRAMES)):
             self._send_frames(now, elapsed)
-        if self._ticks % CHECK_EVERY_TICKS:
+        if self._ticks % self._check_every:
             return
         for turn in self._tracker.advance(elapsed, self._ticks):
             self._emit_turn(turn)

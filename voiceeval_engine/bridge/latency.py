@@ -41,8 +41,8 @@ def find_handoffs(turns: Sequence[Turn]) -> list[Handoff]:
     A reply is the first agent turn that began after the user turn's last speech was sent on. Of several user turns before one reply
     the last counts; a user turn that goes on after the agent's start is an overlap and waits for the next agent turn.
     """
-    users = sorted((turn.end, index) for index, turn in enumerate(turns) if turn.side == "user")
-    agents = sorted((agent_start(turn), index) for index, turn in enumerate(turns) if turn.side == "agent")
+    users = sorted((turn.end, index) for index, turn in enumerate(turns) if turn.side == "user" and turn.measured)
+    agents = sorted((agent_start(turn), index) for index, turn in enumerate(turns) if turn.side == "agent" and turn.measured)
     handoffs: list[Handoff] = []
     answered = 0
     for start, agent in agents:

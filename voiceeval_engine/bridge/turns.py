@@ -52,6 +52,8 @@ class Turn:
     last_arrived: float
     started: float | None
     stopped: float | None
+    measured: bool = True
+    """Whether there is a moment to measure from: a turn of text alone, that nobody heard, has none."""
 
 
 @dataclass(slots=True)
@@ -340,6 +342,7 @@ class TurnTracker:
                 last_arrived=last.arrived,
                 started=segment.started,
                 stopped=segment.stopped,
+                measured=span is not None or state.by_events,
             )
         )
 

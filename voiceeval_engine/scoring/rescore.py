@@ -20,8 +20,8 @@ _JUDGE_KEYS = frozenset({"judge_score", "judge_passed", "nl_assertion_pass_rate"
 
 
 def judge_score(verdict: Verdict, threshold: float | None) -> JudgeScore:
-    """What of a verdict goes into `metrics.json`."""
-    passed = None if threshold is None else verdict.score >= threshold
+    """What of a verdict goes into `metrics.json`. A call that failed never passes, not even a threshold of 0."""
+    passed = None if threshold is None else not verdict.failed and verdict.score >= threshold
     return JudgeScore(verdict.score, passed, verdict.assertion_pass_rate)
 
 

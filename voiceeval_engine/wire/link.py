@@ -257,7 +257,11 @@ class BotLink:
         if len(text) > INLINE_BYTES:
             self._receive_heavy(text)
             return
-        message = rtvi.parse(text)
+        try:
+            message = rtvi.parse(text)
+        except rtvi.BadMessage as error:
+            self._fail_reply(text, error)
+            raise
         if message.id is not None and (pending := self._pending.get(message.id)) is not None:
             if not pending.reply.done():
                 data = message.data
@@ -270,6 +274,17 @@ class BotLink:
             self._listener.on_message(message)
         elif isinstance(message.data, rtvi.ErrorData):
             self._log.warning("%s bot reports: %s", self.bot, rtvi.shorten(message.data.error))
+
+    def _fail_reply(self, text: str, error: rtvi.BadMessage) -> None:
+        """A reply that cannot be used ends its request now, not after the time-out."""
+        try:
+            pending = self._pending.get(rtvi.parse_envelope(text).id or "")
+        except rtvi.BadMessage:
+            return
+        if pending is not None and not pending.reply.done():
+            pending.reply.set_exception(
+                RequestFailed(self.bot, f"{self.bot} bot answered {pending.type_} with an unusable reply: {error}")
+            )
 
     def _receive_heavy(self, text: str) -> None:
         """Match a very large reply by its head alone; a very large event is of no use and skipped."""
