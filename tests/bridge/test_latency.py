@@ -117,4 +117,5 @@ def test_a_turn_of_text_alone_is_no_side_of_a_handoff() -> None:
     tracker.on_text("agent", "Yes?", "spoken")
     turns = tracker.advance(2.2, 137) + tracker.finish(3.0)
     assert [turn.text for turn in tracker.turns] == ["Typed, never heard.", "Yes?"]
-    assert turns and find_handoffs(tracker.turns) == []
+    assert turns
+    assert find_handoffs(tracker.turns) == []
