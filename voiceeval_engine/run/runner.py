@@ -7,7 +7,6 @@ One scenario's trouble is never another's: whatever raises, the run goes on. May
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -110,7 +109,6 @@ class Runner:
     async def run(self) -> bool:
         """Run the queue to its end or to `stop`; raises OSError when the session cannot be written."""
         handled = self._handle_signals()
-        gc.freeze()  # what start-up made lives to the end: no collection need look at it again
         try:
             waiting = await self._begin()
             aggregating = asyncio.create_task(self._ledger.keep_up_to_date(), name="aggregates")
