@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -52,11 +54,19 @@ class Offload:
     def _worker(self) -> ProcessPoolExecutor:
         if self._process is None:
             context = multiprocessing.get_context("spawn")
-            self._process = ProcessPoolExecutor(max_workers=1, mp_context=context, initializer=_ignore_signals)
+            self._process = ProcessPoolExecutor(max_workers=1, mp_context=context, initializer=_begin_worker)
         return self._process
 
 
-def _ignore_signals() -> None:
-    """A terminal sends Ctrl-C and its hang-up to the worker too; only the engine decides when that ends."""
+def _begin_worker() -> None:
+    """A terminal sends Ctrl-C and its hang-up to the worker too; only the engine decides when that ends, or its death does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

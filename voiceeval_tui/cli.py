@@ -63,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.code
     except BrokenPipeError:
         return 1
+    except OSError as error:
+        print(f"ERROR: {safe(str(error))}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 1
@@ -116,7 +119,10 @@ def _check_resume(arguments: list[str]) -> int:
         raise CommandError(f"--min-agent-turns {given.min_agent_turns}: must be a finite number of at least 0", 2)
     if not Path(given.directory).is_dir():
         raise CommandError(f"{given.directory} is not a directory")
-    print(render_preview(given.directory, given.min_agent_turns, preview(Path(given.directory), given.min_agent_turns)), end="")
+    for line in render_preview(
+        given.directory, given.min_agent_turns, preview(Path(given.directory), given.min_agent_turns)
+    ).splitlines():
+        print(safe(line))
     return 0
 
 
@@ -211,12 +217,12 @@ async def _run(options: RunOptions, catalog: Catalog, names: list[str], argv: li
     if not demo:
         return await _run_headless(options, catalog, names, argv)
     from voiceeval_engine.run.embedded import EmbeddedPairsFailed, embedded_pairs
-    from voiceeval_engine.run.options import DEFAULT_JUDGE_URL
+    from voiceeval_engine.run.options import DEFAULT_JUDGE_MODEL, DEFAULT_JUDGE_URL
 
     try:
         async with embedded_pairs(min(DEMO_PAIRS, len(names))) as embedded:
             own = replace(options, pair=embedded.pairs)
-            if options.judge_url == DEFAULT_JUDGE_URL:
+            if (options.judge_url, options.judge_model) == (DEFAULT_JUDGE_URL, DEFAULT_JUDGE_MODEL):
                 own = replace(own, judge_url=embedded.judge_url, judge_model=EMBEDDED_JUDGE)
             return await _run_headless(own, catalog, names, argv, recorded=options)
     except EmbeddedPairsFailed as error:
@@ -226,7 +232,7 @@ async def _run(options: RunOptions, catalog: Catalog, names: list[str], argv: li
 async def _run_headless(
     options: RunOptions, catalog: Catalog, names: list[str], argv: list[str], recorded: RunOptions | None = None
 ) -> int:
-    from voiceeval_engine.run.judging import find_key
+    from voiceeval_engine.run.judging import KeyTrouble, find_key
     from voiceeval_engine.run.resuming import ResumeError
     from voiceeval_engine.run.runner import Runner
     from voiceeval_engine.session.lock import SessionHeld
@@ -235,7 +241,7 @@ async def _run_headless(
     plain = PlainOutput(sys.stdout)
     try:
         runner = Runner(options, catalog, names, argv, [plain], judge_key=find_key(options), recorded=recorded)
-    except (ResumeError, SessionHeld) as error:
+    except (ResumeError, SessionHeld, KeyTrouble) as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"--output-dir {options.output_dir}: the session cannot be made: {error}") from error
@@ -250,22 +256,28 @@ async def _run_headless(
 
 
 async def _rejudge(argv: list[str]) -> int:
+    from voiceeval_engine.run.judging import KeyTrouble
     from voiceeval_engine.run.rejudge import RejudgeError, rejudge
 
     given = vars(build_rejudge_parser().parse_args(argv[1:]))
     options = _options(given)
 
     def say(judged: Judged) -> None:
-        print(f"judged {safe(judged.name)}: {judged.verdict.score:.2f} {shortened(judged.verdict.reason, 100)}", flush=True)
+        what = f"kept {judged.metrics.get('judge_score')}," if judged.kept else f"{judged.verdict.score:.2f}"
+        print(f"judged {safe(judged.name)}: {what} {shortened(judged.verdict.reason, 100)}", flush=True)
 
     try:
         result = await rejudge(given["session"], options, argv, only_failed=given.get("only_failed", False), on_judged=say)
-    except RejudgeError as error:
+    except (RejudgeError, KeyTrouble) as error:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"the session cannot be written: {error}") from error
-    print(f"{len(result.judged)} judged, {len(result.failed)} of these calls failed; {given['session'] / 'all_summary.txt'}")
-    return 1 if result.failed else 0
+    for name in result.left_out:
+        print(f"ERROR: {safe(name)} could not be judged; evaluation_log.txt says why", file=sys.stderr)
+    print(
+        f"{len(result.judged)} judged, {len(result.failed)} of these calls failed; summary in {given['session'] / 'all_summary.txt'}"
+    )
+    return 1 if result.failed or result.left_out else 0
 
 
 async def _tick(plain: Any) -> None:

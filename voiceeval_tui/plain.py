@@ -7,9 +7,7 @@ Rules: running page, "Commands"; issue of the headless lines.
 from __future__ import annotations
 
 import os
-import shlex
 import time
-from pathlib import Path
 from typing import TextIO
 
 from voiceeval_engine.live import events
@@ -61,7 +59,7 @@ class PlainOutput:
                     self._line(event.time, f"{_describe(scenario, self._paint(scenario.status, f'{scenario.status:<8}'))}  {done}")
             case events.Logged() if event.level != "INFO":
                 what = self._paint("warning", f"{event.level.lower():<8}")
-                self._line(event.time, f"{what} {shortened(event.message, 300)}")
+                self._line(event.time, f"{what} {shortened(event.message.removeprefix('WARNING: '), 300)}")
             case events.RunEnded():
                 self._summary(event)
             case _:
@@ -82,8 +80,8 @@ class PlainOutput:
             f"success {_rate(state.success)}",
             f"elapsed {_duration(elapsed)}",
         ]
-        if state.done and elapsed > 0:
-            parts.append(f"{state.done / elapsed * 60:.1f} a minute")
+        if rate := state.rate(now):
+            parts.append(f"{rate * 60:.1f} a minute")
         if eta is not None and state.done < len(state.scenarios):
             parts.append(f"ETA {_duration(eta)}")
         self._line(now, ", ".join(parts))
@@ -107,7 +105,7 @@ class PlainOutput:
         print(f"  tokens         {state.tokens:,}", file=out)
         for status, label in (("failed", "failed"), ("stalled", "stalled"), ("not run", "did not run")):
             for scenario in state.scenarios.values():
-                if scenario.status == status:
+                if scenario.status == status and not scenario.failed_by_judge_alone:
                     print(f"  {self._paint(status, f'{label:<14}')} {_why(scenario)}", file=out)
         failed_calls = [scenario.name for scenario in state.scenarios.values() if scenario.judge_failed]
         if failed_calls:
@@ -122,10 +120,8 @@ class PlainOutput:
         cut = [each.name for each in state.scenarios.values() if each.status not in {*ENDED, "judging", "queued"}]
         if cut:
             print(f"  {'interrupted':<14} {_names(cut)}", file=out)
-        if not event.complete:
-            session = Path(state.session)
-            command = f"voiceeval-tui --resume {session.name.removeprefix('eval_')} --output-dir {shlex.quote(str(session.parent))}"
-            print(f"  {'to go on':<14} {safe(command)}", file=out)
+        if not event.complete and event.resume_command:
+            print(f"  {'to go on':<14} {safe(event.resume_command)}", file=out)
         for file in event.files:
             print(f"  {safe(file)}", file=out)
         out.flush()
@@ -158,8 +154,8 @@ def _describe(scenario: ScenarioState, status: str) -> str:
 def _why(scenario: ScenarioState) -> str:
     if scenario.status == "not run":
         return f"{safe(scenario.name)}: {shortened(scenario.reason or '', 300)}"
-    why = ", ".join(scenario.failed_signals) or "too few agent turns"
-    return safe(f"{scenario.name}: {why} ({scenario.stop_reason})")
+    why = "too few agent turns" if scenario.status == "stalled" else ", ".join(map(safe, scenario.failed_signals))
+    return f"{safe(scenario.name)}: {why} ({safe(scenario.stop_reason or '')})"
 
 
 def _names(names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""`python -m tests.bench truth|cost|pacing|startup|crash|all`: the product's figures beside their bounds, run by hand on a quiet machine.
+"""`python -m tests.bench BENCH`: the product's figures beside their bounds, run by hand on a quiet machine; `--help` names the benches.
 
 Nothing here is collected by pytest. Exit code 1 where a bound was missed, 2 where a bench could not be carried out.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench import bench_cost, bench_crash, bench_pacing, bench_startup, bench_truth
+from tests.bench import bench_cost, bench_crash, bench_pacing, bench_resume, bench_startup, bench_truth
 from tests.bench.processes import BenchError
 from tests.bench.table import Figure, print_figures
 
@@ -52,10 +52,12 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
         return bench_cost.run(folder, options.pairs, options.seconds)
     if options.bench == "pacing":
         return bench_pacing.run(folder, options.pairs, options.seconds)
+    if options.bench == "resume":
+        return bench_resume.run(folder, options.scenarios, options.times)
     if options.bench == "crash":
         return bench_crash.run(folder, options.rounds, options.seed, options.kills)
     parser, figures = _parser(), []
-    for bench in ("startup", "truth", "cost", "pacing", "crash"):
+    for bench in ("startup", "resume", "truth", "cost", "pacing", "crash"):
         figures += _measure(parser.parse_args([bench]), folder)
     return figures
 
@@ -76,6 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     pacing.add_argument("--seconds", type=float, default=60.0, help="of conversation (60)")
     startup = benches.add_parser("startup", help="wall time of the short commands (10 s)")
     startup.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
+    resume = benches.add_parser("resume", help="the preview of a resume (10 s)")
+    resume.add_argument("--scenarios", type=int, default=bench_resume.BOUND_FOR, help="complete scenarios in the session (10000)")
+    resume.add_argument("--times", type=int, default=5, help="previews of which the median is taken (5)")
     crash = benches.add_parser("crash", help="kill -9 and resume until the run ends (about 40 s a round)")
     crash.add_argument("--rounds", type=int, default=3, help="runs (3)")
     crash.add_argument("--kills", type=int, default=12, help="kills a run, at most (12)")

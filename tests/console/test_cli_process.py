@@ -105,7 +105,7 @@ def test_a_signal_ends_the_run_in_good_order(endless: list[str], tmp_path: Path,
     assert err == b""
     assert b"Evaluation interrupted: 0 of 2 scenarios have a result" in out
     assert (
-        "2 scenario(s) did not run: short__forgotten (interrupted), short__order (interrupted)"
+        "2 scenario(s) did not run: short__forgotten (interrupted), short__order (not started)"
         in (session / "all_summary.txt").read_text()
     )
     assert (session / "short__forgotten").is_dir()

@@ -16,7 +16,7 @@ LOST = "simulator lost"
         (True, 1, None, 1, Decision("keep")),
         (True, 0, None, 0, Decision("retry", NO_TURNS)),
         (True, 1, None, 0, Decision("keep", NO_TURNS)),
-        (False, 0, None, 0, Decision("keep", NO_TURNS)),
+        (False, 0, None, 0, Decision("keep")),
         (True, 0, LOST, 0, Decision("retry", LOST)),
         (True, 0, LOST, 4, Decision("retry", LOST)),
         (True, 1, LOST, 4, Decision("give_up", LOST)),

@@ -204,7 +204,7 @@ def test_stopping_ends_at_once_and_leaves_what_was_going_on_to_a_resume(stopped:
     assert not (ran.session / "s__never").exists()
     assert [each["scenario_name"] for each in json.loads((ran.session / "all_metrics.json").read_text())] == ["s__done"]
     summary = (ran.session / "all_summary.txt").read_text()
-    assert "3 scenario(s) did not run: s__cut (interrupted), s__cut_too (interrupted), s__never (interrupted)" in summary
+    assert "3 scenario(s) did not run: s__cut (interrupted), s__cut_too (interrupted), s__never (not started)" in summary
     assert "Evaluation interrupted." in ran.log
 
 
@@ -249,7 +249,7 @@ def test_a_result_that_was_being_written_when_the_run_was_stopped_counts(
     assert ran.has_result("s__1")
     assert len(ran.of("s__1", events.ScenarioScored)) == 1
     assert [each["scenario_name"] for each in json.loads((ran.session / "all_metrics.json").read_text())] == ["s__1"]
-    assert "1 scenario(s) did not run: s__2 (interrupted)" in (ran.session / "all_summary.txt").read_text()
+    assert "1 scenario(s) did not run: s__2 (not started)" in (ran.session / "all_summary.txt").read_text()
 
 
 def test_cancelling_the_run_ends_its_workers(tmp_path: Path, quick_pairs: list[tuple[HostileBot, HostileBot]]) -> None:

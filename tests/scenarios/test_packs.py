@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
 
+from voiceeval_engine.domains.registry import load_domain
+from voiceeval_engine.domains.state import db_hash
 from voiceeval_engine.scenarios.model import NoiseConfig, ScenarioError
 from voiceeval_engine.scenarios.packs import Pack
 from voiceeval_engine.scenarios.script import find_script
@@ -53,9 +56,10 @@ def test_a_scenario_is_built_from_its_file_and_the_packs_defaults(folder: Path) 
     assert scenario.success_signals == ("is_action_match",)
     assert scenario.reference_answer == {"actions": [{"side": "agent", "name": "create_order", "arguments": {"customer": "Ana"}}]}
     assert scenario.agent_state["db"]["orders"] == {}
-    assert scenario.expected_scenario_db is not None
-    assert scenario.expected_scenario_db["orders"]["1"]["customer"] == "Ana"
-    assert (scenario.user_state, scenario.expected_user_db, scenario.sync, scenario.embedded) == ({}, None, False, False)
+    replayed = copy.deepcopy(scenario.agent_state["db"])
+    load_domain("cafe").agent_tools["create_order"].call(replayed, customer="Ana")
+    assert scenario.expected_db_hash == db_hash(replayed)
+    assert (scenario.user_state, scenario.expected_user_db_hash, scenario.sync, scenario.embedded) == ({}, None, False, False)
 
 
 def test_a_file_may_hold_a_list_and_a_scenario_its_own_values(folder: Path) -> None:
@@ -67,10 +71,10 @@ def test_a_file_may_hold_a_list_and_a_scenario_its_own_values(folder: Path) -> N
     pack = Pack(folder)
     assert pack.names == ("a", "b", "shop__good")
     plain, own = pack.load("a"), pack.load("b")
-    assert (plain.max_duration, plain.reference_answer, plain.expected_scenario_db, plain.noise) == (120.0, None, None, None)
+    assert (plain.max_duration, plain.reference_answer, plain.expected_db_hash, plain.noise) == (120.0, None, None, None)
     assert (own.max_duration, own.success_signals, own.reference_answer) == (7, ("clean_exit",), [1])
     assert own.noise == NoiseConfig(noise_files=(str((folder / "street.wav").resolve()),))
-    assert own.expected_scenario_db == own.agent_state["db"]
+    assert own.expected_db_hash == db_hash(own.agent_state["db"])
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,8 @@ async def test_nothing_to_judge_sends_no_request() -> None:
     async with judge(endpoint) as asked:
         verdict = await asked.ask(None, ("x",))
     assert endpoint.requests == []
-    assert (verdict.score, verdict.failed, len(verdict.assertions)) == (0.0, True, 1)
+    assert (verdict.score, verdict.failed, len(verdict.assertions)) == (0.0, False, 1)
+    assert not verdict.assertions[0].passed
     assert "nothing to judge" in verdict.reason
 
 
@@ -218,6 +219,13 @@ def test_a_date_in_retry_after_is_seconds_from_now() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     header = format_datetime(now + timedelta(seconds=25), usegmt=True)
     assert judge_module._retry_after(header, now.timestamp) == 25
+
+
+async def test_a_gateway_that_took_too_long_is_asked_again() -> None:
+    endpoint = Endpoint(httpx.Response(504, text="the upstream took too long"), answer())
+    async with judge(endpoint) as asked:
+        assert not (await asked.ask("u", ())).failed
+    assert len(endpoint.requests) == 2
 
 
 # -- fields that an endpoint does not take

@@ -50,14 +50,13 @@ RECORD = AttemptRecord(
 GOOD, BAD = JudgeScore(1.0, True, 1.0), JudgeScore(0.0, False, 0.0)
 judges = st.builds(JudgeScore, st.floats(0, 1), st.none() | st.booleans(), st.none() | st.sampled_from([0.0, 0.5, 1.0]))
 records = st.builds(
-    lambda calls, stop, prediction, db_hash, expected, db, reasons, trace, turns: replace(
+    lambda calls, stop, prediction, db_hash, db, reasons, trace, turns: replace(
         RECORD, agent_tokens=TokenCount(calls, 1, 1), stop_reason=stop, prediction=prediction, db_hash=db_hash,
-        expected_db_hash=expected, agent_db=db, retry_reasons=reasons, trace_metrics=trace, turns=RECORD.turns[:turns],
+        agent_db=db, retry_reasons=reasons, trace_metrics=trace, turns=RECORD.turns[:turns],
     ),
     st.integers(0, 3),
     st.sampled_from(["[EXIT]", "[TIMEOUT]"]),
     st.sampled_from([None, [], [{"a": 1}]]),
-    st.sampled_from([None, "h"]),
     st.sampled_from([None, "h"]),
     st.sampled_from([None, {"x": 1}, {"x": 2}]),
     st.sampled_from([(), ("stale",)]),
@@ -65,12 +64,14 @@ records = st.builds(
     st.integers(0, 3),
 )  # fmt: skip
 scenarios = st.builds(
-    lambda whitelist, reference, predicates: replace(
-        SCENARIO, success_signals=tuple(whitelist), reference_answer=reference, db_state_assertions=predicates
+    lambda whitelist, reference, predicates, expected: replace(
+        SCENARIO, success_signals=tuple(whitelist), reference_answer=reference, db_state_assertions=predicates,
+        expected_db_hash=expected,
     ),
     st.lists(st.sampled_from(SIGNALS), min_size=1, unique=True),
     st.sampled_from([None, [{"a": 1}]]),
     st.sampled_from([(), ({"side": "agent", "func_name": "assert_x", "arguments": {"v": 1}, "assert_value": True},)]),
+    st.sampled_from([None, "h"]),
 )  # fmt: skip
 
 

@@ -74,7 +74,6 @@ def test_the_references_attempts_score_as_the_reference_scored_them(name: str) -
         user_tokens=TokenCount(**usage["user"]),
         prediction=load(folder / "final_agent_response.json"),
         db_hash=expected.get("db_state_actual_hash"),
-        expected_db_hash=metadata.get("expected_db_hash"),
         agent_db={"x": 1},
         retry_reasons=tuple(expected.get("auto_retry_reasons", ())),
         judge=JudgeScore(expected["judge_score"], expected["judge_passed"], None),
@@ -84,6 +83,7 @@ def test_the_references_attempts_score_as_the_reference_scored_them(name: str) -
         name=name,
         success_signals=tuple(metadata["success_signals"]),
         db_state_assertions=tuple(metadata.get("db_state_assertions", ())),
+        expected_db_hash=metadata.get("expected_db_hash"),
         reference_answer=load(folder / "scenario_config" / "reference_answer.json"),
     )
     metrics = score(record, scenario).metrics
@@ -96,7 +96,7 @@ def test_the_references_attempts_score_as_the_reference_scored_them(name: str) -
 def test_all_keys_stand_in_the_documented_order() -> None:
     scenario = replace(
         SCENARIO,
-        expected_scenario_db={"a": 1},
+        expected_db_hash=db_hash({"a": 1}),
         db_state_assertions=({"side": "agent", "func_name": "assert_x", "arguments": {"v": 1}, "assert_value": True},),
     )
     record = replace(
@@ -157,7 +157,7 @@ def test_an_agent_that_reports_no_usage_is_counted_by_its_turns() -> None:
 
 
 def test_a_missing_hash_is_a_failure_with_null() -> None:
-    metrics = score(scenario=replace(SCENARIO, expected_scenario_db={})).metrics
+    metrics = score(scenario=replace(SCENARIO, expected_db_hash=db_hash({}))).metrics
     assert (metrics["db_state_match"], metrics["db_state_actual_hash"]) == (False, None)
 
 

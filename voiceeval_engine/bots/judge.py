@@ -54,8 +54,21 @@ def _actions(text: str | None) -> list[tuple[str, str]]:
     if not isinstance(value, list):
         return []
     return [
-        (str(item.get("name")), json.dumps(item.get("arguments", item), sort_keys=True)) for item in value if isinstance(item, dict)
+        (str(item.get("name")), json.dumps(_plain(item.get("arguments", item)), sort_keys=True))
+        for item in value
+        if isinstance(item, dict)
     ]
+
+
+def _plain(value: Any) -> Any:
+    """A value as the judge compares it: case does not count, 3.0 is 3."""
+    if isinstance(value, str):
+        return value.strip().lower()
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _assertion(line: str, found: dict[str, str]) -> dict[str, Any]:

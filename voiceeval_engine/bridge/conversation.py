@@ -7,6 +7,7 @@ live, session, scenarios and this folder. Rules: wire page, "One attempt, step b
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from voiceeval_engine.bridge.latency import Handoff, find_handoffs, in_order
 from voiceeval_engine.bridge.pacer import Pacer
 from voiceeval_engine.bridge.pull import Pulled, pull
 from voiceeval_engine.bridge.setup import Pair, SetupFailed, send_deltas
-from voiceeval_engine.bridge.sync import Deltas, Shadow
+from voiceeval_engine.bridge.sync import Shadow
 from voiceeval_engine.bridge.timing import PacingMeter, build_timing
 from voiceeval_engine.bridge.tokens import add_tokens
 from voiceeval_engine.bridge.turns import Side, Turn, TurnTracker
@@ -47,6 +48,8 @@ MAX_CATCH_UP_FRAMES = 5
 CHECK_SECONDS = 0.064
 """Timers and settled turns are looked at about this often; audio goes out on every tick."""
 MAX_FINAL_RESPONSES = 1000
+SAME_INTERRUPTION_SECONDS = 0.1
+"""A bot tells an interruption twice, as a frame and as a message."""
 
 
 @dataclass(frozen=True)
@@ -150,11 +153,12 @@ class Conversation:
         self._check_every = max(1, round(CHECK_SECONDS / settings.chunk_seconds))
         self._pacing = PacingMeter()
         self._final_responses: list[str] = []
+        self._interrupted: dict[Side, float] = dict.fromkeys(SIDES, float("-inf"))
         self._zero: float | None = None
         self._ticks = 0
         self._kicked_off = False
         self._over: asyncio.Future[StopReason] = self._loop.create_future()
-        self._deltas: asyncio.Queue[Deltas] = asyncio.Queue()
+        self._applied: asyncio.Queue[tuple[Side, dict[str, Any]]] = asyncio.Queue()
         self._recorder: Recorder | None = None
 
     async def run(self) -> Outcome:
@@ -167,7 +171,7 @@ class Conversation:
             )
             self._emit(events.ConversationStarted(scenario=self._scenario.name, attempt=self._attempt))
             if self._shadow is not None:
-                syncing = self._loop.create_task(self._send_deltas(), name="cross-side sync")
+                syncing = self._loop.create_task(self._sync(self._shadow), name="cross-side sync")
             self._pacer.join(self._on_tick)
             reason = await self._over
             started_at = datetime.now() - timedelta(seconds=self._now())
@@ -187,6 +191,7 @@ class Conversation:
                 )
             )
             pulled = await self._pull()
+            await self._recorder.close()
             return self._outcome(turns, reason, started_at, duration, pulled)
         finally:
             self._pacer.leave(self._on_tick)
@@ -195,7 +200,8 @@ class Conversation:
                 await asyncio.gather(syncing, return_exceptions=True)
             await asyncio.gather(*(link.close() for link in self._links.values()))
             if self._recorder is not None:
-                await self._recorder.close()
+                with contextlib.suppress(OSError):  # it was told above, or something else is on its way up
+                    await self._recorder.close()
 
     def on_audio(self, side: Side, frame: AudioFrame) -> None:
         lane = self._lanes[side]
@@ -233,15 +239,18 @@ class Conversation:
             self._on_server_message(side, data, now)
         elif isinstance(data, rtvi.MetricsData):
             self._on_metrics(side, data)
-        elif isinstance(data, rtvi.FunctionCallData) and message.type != "llm-function-call-stopped":
+        elif isinstance(data, rtvi.FunctionCallData) and message.type in ("llm-function-call", "llm-function-call-started"):
             name = events.clip(data.function_name or "a tool")
             self._emit(events.ToolCalled(side=side, name=name, applied=False, at=now, **self._names()))
         elif isinstance(data, rtvi.ErrorData):
             self._log.warning("%s bot reports%s: %s", side, " a fatal error" if data.fatal else "", rtvi.shorten(data.error))
 
     def on_interruption(self, side: Side) -> None:
-        self._lanes[side].interrupt(time.monotonic())
-        self._emit(events.Interrupted(side=side, at=self._now(), **self._names()))
+        now = time.monotonic()
+        self._lanes[side].interrupt(now)
+        if now - self._interrupted[side] > SAME_INTERRUPTION_SECONDS:
+            self._emit(events.Interrupted(side=side, at=self._now(), **self._names()))
+        self._interrupted[side] = now
 
     def on_lost(self, side: Side, sentence: str) -> None:
         self._log.warning("%s bot: %s", side, sentence)
@@ -266,8 +275,8 @@ class Conversation:
         elif data.type == "action-applied" and data.action is not None:
             name = events.clip(str(data.action.get("name")))
             self._emit(events.ToolCalled(side=side, name=name, applied=True, at=now, **self._names()))
-            if self._shadow is not None and (deltas := self._shadow.replay(side, data.action)):
-                self._deltas.put_nowait(deltas)
+            if self._shadow is not None:
+                self._applied.put_nowait((side, data.action))
 
     def _on_metrics(self, side: Side, data: rtvi.MetricsData) -> None:
         heard = self._heard[side]
@@ -349,9 +358,11 @@ class Conversation:
             )
         )
 
-    async def _send_deltas(self) -> None:
+    async def _sync(self, shadow: Shadow) -> None:
+        """Replay what the bots applied, in order; in a thread, because it copies databases and runs the domain's code."""
         while True:
-            deltas = await self._deltas.get()
+            side, action = await self._applied.get()
+            deltas = await self._offload.run(0, shadow.replay, side, action)
             await send_deltas(self._links, self._scenario.domain, deltas, self._log)
 
     async def _pull(self) -> dict[Side, Pulled]:

@@ -21,11 +21,12 @@ Log = logging.LoggerAdapter[logging.Logger]
 class Pulled:
     """One bot's own account. `context` is the text (or list) that it sent, None where it could not be had.
 
+    `actions` is None where no summary came.
     `db_text` is its database as JSON text, None unless it was asked for and came. `db_hash` is its hex digest or None.
     """
 
     context: str | list[Any] | None = None
-    actions: tuple[Any, ...] = ()
+    actions: tuple[Any, ...] | None = None
     db_hash: str | None = None
     db_text: str | None = None
 

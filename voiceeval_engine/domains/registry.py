@@ -7,9 +7,11 @@ entry point in the group `voiceeval.domains`. May import the standard library on
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any, Literal
 
 Side = Literal["agent", "user"]
@@ -61,21 +63,22 @@ _EMBEDDED = {
     "cafe": "voiceeval_engine.domains.cafe",
     "phone_support": "voiceeval_engine.domains.phone_support",
 }
-_loaded: dict[str, Domain] = {}
+_loaded: dict[tuple[str, str | None], Domain] = {}
 
 
 def load_domain(name: str, module: str | None = None) -> Domain:
-    """Return the domain `name`, importing `module` (its attribute `DOMAIN`), the embedded module, or an entry point.
+    """Return the domain `name`: the attribute `DOMAIN` of `module` (a dotted name, or the path of a `.py` file), of the embedded module,
+    or an entry point.
 
     Raises DomainError when there is none of that name or its module fails to import.
     """
-    known = _loaded.get(name)
+    known = _loaded.get((name, module))
     if known is not None:
         return known
     target = module or _EMBEDDED.get(name)
     try:
         if target is not None:
-            domain = importlib.import_module(target).DOMAIN
+            domain = (_load_file(target) if target.endswith(".py") else importlib.import_module(target)).DOMAIN
         else:
             points = [point for point in entry_points(group=ENTRY_POINT_GROUP) if point.name == name]
             if not points:
@@ -87,5 +90,14 @@ def load_domain(name: str, module: str | None = None) -> Domain:
         raise DomainError(f"domain {name!r}: its module cannot be loaded: {error!r}") from error
     if not isinstance(domain, Domain):
         raise DomainError(f"domain {name!r}: its module's DOMAIN is not a voiceeval_engine Domain")
-    _loaded[name] = domain
+    _loaded[name, module] = domain
     return domain
+
+
+def _load_file(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"voiceeval_domain_{abs(hash(path))}", path)
+    if spec is None or spec.loader is None:
+        raise DomainError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -163,12 +163,16 @@ class Logged(_Event):
 
 
 class RunEnded(_Event):
-    """The invocation is over. `complete` is true when every queued scenario has a result; `files` are what to look at."""
+    """The invocation is over. `complete` is true when every queued scenario has its result; `files` are what to look at.
+
+    `resume_command` goes on with a run that is not complete.
+    """
 
     type: Literal["run_ended"] = "run_ended"
     complete: bool
     reason: str
     files: list[str]
+    resume_command: str = ""
 
 
 Event = (

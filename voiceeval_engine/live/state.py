@@ -18,6 +18,7 @@ Status = Literal[
     "queued", "setting up", "talking", "scoring", "judging", "retrying", "passed", "failed", "no verdict", "stalled", "not run"
 ]
 ENDED: frozenset[Status] = frozenset({"passed", "failed", "no verdict", "stalled", "not run"})
+JUDGE_SIGNALS = frozenset({"nl_assertion", "judge_passed"})
 SCORED: frozenset[Status] = ENDED - {"not run"}
 
 
@@ -55,7 +56,14 @@ class ScenarioState:
     judge_failed: bool = False
     predicates: tuple[int, int] = (0, 0)
     assertions: tuple[int, int] = (0, 0)
+    loaded: bool = False
+    """Whether its result comes from an earlier invocation."""
     discarded: list[Discarded] = field(default_factory=list)
+
+    @property
+    def failed_by_judge_alone(self) -> bool:
+        """Whether the judge's call failed and nothing else did: that says nothing about the agent."""
+        return self.judge_failed and self.status == "failed" and JUDGE_SIGNALS.issuperset(self.failed_signals)
 
 
 @dataclass(frozen=True)
@@ -107,22 +115,26 @@ class RunState:
 
     @property
     def success(self) -> Count:
-        """Scenarios with a passing verdict, of those with a verdict."""
-        verdicts = [scenario.verdict for scenario in self._scored() if scenario.verdict is not None]
+        """Scenarios with a passing verdict, of those with a verdict; one that failed only because the judge did is left out."""
+        verdicts = [each.verdict for each in self._scored() if each.verdict is not None and not each.failed_by_judge_alone]
         return Count(sum(verdicts), len(verdicts))
 
     @property
     def task_success(self) -> Count:
         """As `success`, clean exits aside."""
-        verdicts = [scenario.task_verdict for scenario in self._scored() if scenario.task_verdict is not None]
+        verdicts = [
+            each.task_verdict for each in self._scored() if each.task_verdict is not None and not each.failed_by_judge_alone
+        ]
         return Count(sum(verdicts), len(verdicts))
 
     def signal(self, name: str) -> Count:
-        """One signal over the scenarios that have it; stalled ones are in no signal's rate.
+        """One signal over the scenarios that have it; stalled ones are in no signal's rate, failed judge calls in none of the judge's.
 
         The two assertion signals count predicates and assertions, not scenarios.
         """
         scored = [scenario for scenario in self._scored() if scenario.status != "stalled"]
+        if name in JUDGE_SIGNALS:
+            scored = [scenario for scenario in scored if not scenario.judge_failed]
         if name in ("db_state_assertion", "nl_assertion"):
             pairs = [each.predicates if name == "db_state_assertion" else each.assertions for each in scored]
             return Count(sum(passed for passed, _ in pairs), sum(total for _, total in pairs))
@@ -131,8 +143,12 @@ class RunState:
 
     @property
     def judge_scores(self) -> list[float]:
-        """The judge's scores of scenarios that did not stall."""
-        return [each.judge_score for each in self._scored() if each.judge_score is not None and each.status != "stalled"]
+        """The judge's scores of scenarios that did not stall; a failed call gave none."""
+        return [
+            each.judge_score
+            for each in self._scored()
+            if each.judge_score is not None and each.status != "stalled" and not each.judge_failed
+        ]
 
     @property
     def latencies(self) -> list[float]:
@@ -145,10 +161,14 @@ class RunState:
         return sum(scenario.tokens for scenario in self._scored())
 
     def eta(self, now: float) -> float | None:
-        """Seconds left at the rate so far (done scenarios over the time since the start); None while nothing is done."""
-        done, left = self.done, len(self.scenarios) - self.done
-        elapsed = now - self.started
-        return elapsed / done * left if done and elapsed > 0 else None
+        """Seconds left at the rate so far; None while there is none."""
+        rate = self.rate(now)
+        return (len(self.scenarios) - self.done) / rate if rate else None
+
+    def rate(self, now: float) -> float:
+        """Scenarios ended a second in this invocation; those loaded from an earlier one took no time and do not count."""
+        ended = sum(scenario.status in ENDED and not scenario.loaded for scenario in self.scenarios.values())
+        return ended / (now - self.started) if now > self.started else 0.0
 
     def _scored(self) -> list[ScenarioState]:
         return [scenario for scenario in self.scenarios.values() if scenario.status in SCORED]
@@ -213,6 +233,7 @@ class RunState:
         scenario.stop_reason, scenario.turns, scenario.latencies = event.stop_reason, event.turns, list(event.latencies)
         scenario.tokens, scenario.retries, scenario.duration = event.tokens, event.retries, event.duration
         scenario.judge_score, scenario.judge_failed = event.judge_score, event.judge_failed
+        scenario.loaded = scenario.attempt == 0
         scenario.predicates, scenario.assertions = event.predicates, event.assertions
 
 

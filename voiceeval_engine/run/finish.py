@@ -15,7 +15,6 @@ from typing import Any
 from voiceeval_engine.bridge.conversation import Outcome
 from voiceeval_engine.bridge.ending import Policy
 from voiceeval_engine.domains.registry import Db, Domain, DomainError, load_domain
-from voiceeval_engine.domains.state import db_hash
 from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.scoring.score import AttemptRecord, JudgeScore, ScoredAttempt, score_attempt
 from voiceeval_engine.session import evidence, layout
@@ -42,15 +41,14 @@ class Scoring:
     pending_judge: JudgeScore | None = None
 
 
-def weight(scenario: Scenario, outcome: Outcome) -> int:
+def weight(outcome: Outcome) -> int:
     """The size of the work in bytes, to choose between thread and worker process."""
     sizes = [len(pulled.db_text or "") + _CONTEXT_WEIGHT * len(pulled.context or "") for pulled in outcome.pulled.values()]
-    return max(sizes) + len(str(scenario.expected_scenario_db or ""))
+    return max(sizes)
 
 
 def write_config(folder: Path, scenario: Scenario) -> None:
     """Write `scenario_config/`."""
-    expected, expected_user = scenario.expected_scenario_db, scenario.expected_user_db
     evidence.write_scenario_config(
         folder,
         evidence.ScenarioConfig(
@@ -72,8 +70,8 @@ def write_config(folder: Path, scenario: Scenario) -> None:
             db_state_assertions=scenario.db_state_assertions,
             nl_assertions=scenario.nl_assertions,
             initialization_actions=scenario.initialization_actions,
-            expected_db_hash=None if expected is None else db_hash(expected),
-            expected_user_db_hash=None if expected_user is None else db_hash(expected_user),
+            expected_db_hash=scenario.expected_db_hash,
+            expected_user_db_hash=scenario.expected_user_db_hash,
         ),
     )
 

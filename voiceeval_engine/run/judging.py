@@ -26,7 +26,7 @@ from voiceeval_engine.scoring.score import JudgeScore
 from voiceeval_engine.scoring.verdict import ERROR, Verdict, judge_result
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, read_json, write_json
-from voiceeval_engine.session.metrics import PENDING, saved_context
+from voiceeval_engine.session.metrics import PENDING, PENDING_REASON, saved_context
 from voiceeval_engine.session.run_args import redact
 
 Log = logging.LoggerAdapter[logging.Logger]
@@ -55,12 +55,30 @@ class Judged:
     name: str
     metrics: dict[str, Any]
     verdict: Verdict
+    kept: bool = False
+    """Whether the call failed and the verdict that was there stands."""
+
+
+class KeyTrouble(Exception):
+    """The judge's key cannot be looked up; the message says why."""
 
 
 def find_key(options: RunOptions) -> str | None:
-    """The judge's key: the option, else the variable it names, else a `.env` in the working directory; None where there is none."""
+    """The judge's key: the option, else the variable it names, else a `.env` in the working directory; None where there is none.
+
+    Raises KeyTrouble.
+    """
     name = options.judge_api_key_name
-    return options.judge_api_key or os.environ.get(name) or (dotenv_values(".env").get(name) if name else None) or None
+    if not options.judged:
+        return None
+    return options.judge_api_key or os.environ.get(name) or (_read_dotenv().get(name) if name else None) or None
+
+
+def _read_dotenv() -> dict[str, str | None]:
+    try:
+        return dotenv_values(".env")
+    except (OSError, ValueError) as error:
+        raise KeyTrouble(f".env cannot be read: {error}") from error
 
 
 def pending_score(threshold: float | None, assertions: int) -> JudgeScore:
@@ -70,11 +88,21 @@ def pending_score(threshold: float | None, assertions: int) -> JudgeScore:
 
 def has_verdict(folder: Path) -> bool:
     """Whether the scenario has a verdict that did not come of a failed call."""
+    reason = _saved_reason(folder)
+    return reason is not None and not reason.startswith(ERROR)
+
+
+def _is_pending(folder: Path) -> bool:
+    return _saved_reason(folder) == PENDING_REASON
+
+
+def _saved_reason(folder: Path) -> str | None:
+    """The reason in `judge_result.json`, None where there is no such file that can be read."""
     try:
         result = read_json(folder / layout.JUDGE_RESULT)
     except UnreadableFile:
-        return False
-    return isinstance(result, dict) and not str(result.get("reason")).startswith(ERROR)
+        return None
+    return str(result.get("reason")) if isinstance(result, dict) else None
 
 
 def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rules: JudgeRules) -> dict[str, Any]:
@@ -99,7 +127,7 @@ def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rule
         min_agent_turns=rules.min_agent_turns,
         context_loader=saved_context(folder),
     )
-    if has_verdict(folder):
+    if not _is_pending(folder):
         write_json(folder / layout.JUDGE_RESULT, PENDING)
     write_json(folder / layout.METRICS, changed)
     write_json(folder / layout.JUDGE_RESULT, judge_result(verdict, SYSTEM_PROMPT, user_content))
@@ -153,7 +181,8 @@ class JudgeDesk:
         if verdict.failed:
             self._log.warning("%s: judge call failed, scored 0.0: %s", name, verdict.reason)
         metrics = await self._offload.run(size, apply_verdict, folder, verdict, content, self._rules)
-        self._on_judged(Judged(name, metrics, verdict))
+        kept = verdict.failed and self._rules.keep_good and metrics.get("judge_score") != 0.0
+        self._on_judged(Judged(name, metrics, verdict, kept))
 
 
 @asynccontextmanager
@@ -190,13 +219,15 @@ async def open_desk(
         system_string_limit=options.judge_context_system_string_limit,
         string_limit=options.judge_context_string_limit,
     )
-    log.info("Using LLM judge: %s with model: %s", redact(options.judge_url, [key or ""]), options.judge_model)
+    shown = redact(options.judge_url, [key or ""])
+    log.info("Using LLM judge: %s with model: %s", shown, options.judge_model)
     async with Judge(settings, SYSTEM_PROMPT, offload, log) as judge:
         trouble = await judge.probe()
         if trouble is not None:
             log.warning(
-                "THE JUDGE CANNOT BE REACHED: %s. Until it can, every judge score will be 0.0; rejudge mends that later.", trouble
-            )
+                "THE JUDGE AT %s CANNOT BE REACHED: %s. Until it can, every judge score will be 0.0; rejudge mends that later.",
+                shown, trouble,
+            )  # fmt: skip
         desk = JudgeDesk(judge, JudgeRules(options.judge_threshold, min_agent_turns, inputs, keep_good), offload, log, on_judged)
         try:
             yield desk

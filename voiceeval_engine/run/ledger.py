@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 from voiceeval_engine.live import events
@@ -81,16 +82,28 @@ class Ledger:
             await self.write(finished=False)
 
     async def write(self, *, finished: bool) -> None:
-        """Rewrite the aggregates, `all_summary.txt` too where `finished`; a disk that cannot be written is an error in the log."""
+        """Rewrite the aggregates, `all_summary.txt` too where `finished`; a disk that cannot be written is an error in the log.
+
+        A cancellation waits for what is being written, so that it never takes the place of what is written after it.
+        """
+        writing = asyncio.ensure_future(self._write(finished))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait({writing})
+            raise
+
+    async def _write(self, finished: bool) -> None:
         not_run = dict(self._not_run)
         if finished:
-            not_run |= {name: "interrupted" for name in self._names if name not in not_run and name not in self._scored}
+            left = (name for name in self._names if name not in not_run and name not in self._scored)
+            not_run |= {name: "interrupted" if (self._session / name).is_dir() else "not started" for name in left}
         notes = SummaryNotes(
             did_not_run=tuple((name, not_run[name]) for name in self._names if name in not_run), not_in_run=self.not_in_run
         )
         size = _BYTES_PER_RESULT * len(self._scored)
         try:
-            await self._offload.run(
+            warnings = await self._offload.run(
                 size,
                 rewrite_aggregates,
                 self._session,
@@ -100,14 +113,18 @@ class Ledger:
                 notes,
                 finished=finished,
             )
-        except OSError as error:
+        except (OSError, BrokenExecutor) as error:
             self._log.error("the aggregates cannot be written: %s", error)
+            return
+        for line in warnings if finished else ():
+            self._log.warning("%s", line, extra=TOLD)
 
-    def close(self, reason: str) -> bool:
-        """Tell the end of the run and where its results are; returns whether it is complete."""
+    def close(self, reason: str, resume_command: str) -> bool:
+        """Tell the end of the run and where its results are; returns whether nothing of it is left to do."""
+        complete = reason == "finished" and self.complete
         self._log.info("Evaluation Complete!" if reason == "finished" else "Evaluation interrupted.")
         for label, file in _FILES.items():
             self._log.info("%s %s", label, self._session / file)
         paths = [events.clip(str(self._session / file)) for file in _FILES.values()]
-        self._emit(events.RunEnded(complete=self.complete, reason=reason, files=paths))
-        return self.complete
+        self._emit(events.RunEnded(complete=complete, reason=reason, files=paths, resume_command=resume_command))
+        return complete

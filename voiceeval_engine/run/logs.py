@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import queue
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from concurrent.futures import Future
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from voiceeval_engine.live import events
 from voiceeval_engine.session import layout
+from voiceeval_engine.session.run_args import redact
 
 Log = logging.LoggerAdapter[logging.Logger]
 
@@ -28,19 +29,20 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if
 
 
 class _Formatter(logging.Formatter):
-    def __init__(self) -> None:
+    def __init__(self, secrets: Sequence[str]) -> None:
         super().__init__(_FORMAT, "%Y-%m-%d %H:%M:%S")
+        self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).translate(_CONTROL)
+        return str(redact(super().format(record), self._secrets)).translate(_CONTROL)
 
 
 class _Router(logging.Handler):
     """Writes each record to the files of its logger; runs in the listener's thread."""
 
-    def __init__(self, evaluation_log: Path) -> None:
+    def __init__(self, evaluation_log: Path, secrets: Sequence[str]) -> None:
         super().__init__(logging.DEBUG)
-        self.evaluation_log = _file_handler(evaluation_log)
+        self.evaluation_log = _file_handler(evaluation_log, secrets)
         self.attempts: dict[str, logging.Handler] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -59,9 +61,11 @@ class _Router(logging.Handler):
 class RunLogs:
     """Opens the evaluation log of a session; `attempt` opens an attempt's. `close` writes what is queued and closes all files."""
 
-    def __init__(self, session: Path, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, session: Path, emit: Callable[[events.Event], None], secrets: Sequence[str] = ()) -> None:
+        """`secrets` stand in no line, wherever they come from."""
+        self._secrets = secrets
         self._queue: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
-        self._router = _Router(session / layout.EVALUATION_LOG)
+        self._router = _Router(session / layout.EVALUATION_LOG, secrets)
         self._listener = QueueListener(self._queue, self._router, respect_handler_level=False)
         self._emit = emit
         self.run: Log = _Log(self._logger("voiceeval.run", logging.INFO))
@@ -70,7 +74,7 @@ class RunLogs:
     def attempt(self, scenario: str, number: int, folder: Path) -> Log:
         """A log that goes to the attempt's `bridge_log.txt`; its warnings go to the evaluation log too, naming the scenario."""
         name = f"voiceeval.attempt.{scenario}#{number}"
-        self._router.attempts[name] = _file_handler(folder / layout.BRIDGE_LOG)
+        self._router.attempts[name] = _file_handler(folder / layout.BRIDGE_LOG, self._secrets)
         return _Log(self._logger(name, logging.DEBUG), f"[{scenario}] ")
 
     async def end_attempt(self, log: Log) -> None:
@@ -88,7 +92,7 @@ class RunLogs:
         """A logger of this run only: it is not registered, so nothing outlives the run."""
         logger = logging.Logger(name, level)
         logger.addHandler(QueueHandler(self._queue))
-        logger.addHandler(_ToEvents(self._emit))
+        logger.addHandler(_ToEvents(self._emit, self._secrets))
         return logger
 
 
@@ -105,16 +109,17 @@ class _Log(logging.LoggerAdapter[logging.Logger]):
 class _ToEvents(logging.Handler):
     """The run's lines and every attempt's warnings as events, for the views."""
 
-    def __init__(self, emit: Callable[[events.Event], None]) -> None:
+    def __init__(self, emit: Callable[[events.Event], None], secrets: Sequence[str]) -> None:
         super().__init__(logging.INFO)
         self._emit = emit
+        self._secrets = secrets
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "told", False) or (record.levelno < logging.WARNING and record.name != "voiceeval.run"):
             return
         level: Literal["INFO", "WARNING", "ERROR"]
         level = "INFO" if record.levelno < logging.WARNING else "WARNING" if record.levelno < logging.ERROR else "ERROR"
-        self._emit(events.Logged(level=level, message=events.clip(record.getMessage())))
+        self._emit(events.Logged(level=level, message=events.clip(redact(record.getMessage(), self._secrets))))
 
 
 class _LogFile(logging.FileHandler):
@@ -122,7 +127,7 @@ class _LogFile(logging.FileHandler):
         """A line that cannot be written is lost; the evidence that matters reports a full disk itself."""
 
 
-def _file_handler(path: Path) -> logging.Handler:
+def _file_handler(path: Path, secrets: Sequence[str]) -> logging.Handler:
     handler = _LogFile(path, encoding="utf-8", errors="replace")
-    handler.setFormatter(_Formatter())
+    handler.setFormatter(_Formatter(secrets))
     return handler

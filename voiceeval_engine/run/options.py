@@ -31,6 +31,8 @@ class RunOptions:
 
     user_url: str = DEFAULT_USER_URL
     agent_url: str = DEFAULT_AGENT_URL
+    demo: bool = False
+    """Only recorded: whoever starts the run brings the embedded bots."""
     pair: tuple[tuple[str, str], ...] = ()
     """(agent URL, user URL) of each pair; empty means the one of `agent_url` and `user_url`."""
     output_dir: Path = Path("eval_results")
@@ -130,6 +132,7 @@ class RunOptions:
         fields["scenario_dir"] = [str(folder.resolve()) for folder in self.scenario_dir]
         fields["scenarios"] = list(self.scenarios) or None
         fields["pair"] = [list(pair) for pair in self.pair]
+        fields |= {"list": False, "list_domains": False}  # the reference records them; a run never has them
         return fields
 
 

@@ -6,8 +6,6 @@ folder. Rules: running page, "Resume" (last lines); artifacts page, "While a ver
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,10 +17,13 @@ from voiceeval_engine.run.judging import Judged, find_key, has_verdict, open_des
 from voiceeval_engine.run.logs import RunLogs
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.results import rewrite_aggregates
+from voiceeval_engine.run.resuming import invocations, recorded_names
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, read_json
+from voiceeval_engine.session.files import UnreadableFile, read_json, write_atomic
+from voiceeval_engine.session.lock import SessionHeld, SessionLock
 from voiceeval_engine.session.metrics import PENDING_REASON
-from voiceeval_engine.session.run_args import Invocation, append_invocation, read_invocations
+from voiceeval_engine.session.resume import scenario_names
+from voiceeval_engine.session.run_args import Invocation, append_invocation
 from voiceeval_engine.session.summary import SummaryNotes
 
 DEFAULT_FLOOR = 2
@@ -38,11 +39,13 @@ class Rejudged:
 
     judged: tuple[str, ...]
     failed: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Scenarios whose verdict could not be asked for or written; the evaluation log says why."""
 
 
 @dataclass(frozen=True)
 class _Record:
-    """What the session says: its timestamp, the queue of its last invocation, that one's options and floor."""
+    """What the session says: its timestamp, all its scenarios in order, the options of its last invocation and that one's floor."""
 
     timestamp: str
     queue: tuple[str, ...]
@@ -55,16 +58,28 @@ async def rejudge(
 ) -> Rejudged:
     """Judge every scenario of `session` that has a `metrics.json`, or only those whose call failed or is still out.
 
-    Of `options` only those of the judge count. Raises RejudgeError where there is nothing to judge, OSError where it cannot be written.
+    Of `options` only those of the judge count. Raises RejudgeError where there is nothing to judge or the session is in use, OSError
+    where it cannot be written.
     """
     if not options.judged:
         raise RejudgeError("there is no judge: --judge-url and --judge-model must not be empty")
+    lock = _take_lock(session)
+    try:
+        return await _rejudge(session, options, argv, only_failed, on_judged)
+    finally:
+        lock.release()
+
+
+async def _rejudge(
+    session: Path, options: RunOptions, argv: Sequence[str], only_failed: bool, on_judged: Callable[[Judged], None]
+) -> Rejudged:
     record = _read_record(session)
-    names = [name for name in _judgeable(session, record.queue) if not only_failed or not has_verdict(session / name)]
+    judgeable = [name for name in record.queue if isinstance(_read(session / name / layout.METRICS), dict)]
+    names = [name for name in judgeable if not only_failed or not has_verdict(session / name)]
     if not names:
         raise RejudgeError(f"{session}: no scenario {'whose judge call failed' if only_failed else 'with a readable metrics.json'}")
     key, offload = find_key(options), Offload()
-    logs = RunLogs(session, lambda _: None)
+    logs = RunLogs(session, lambda _: None, [key] if key else [])
     done: list[Judged] = []
 
     def note(judged: Judged) -> None:
@@ -74,23 +89,40 @@ async def rejudge(
     try:
         _record_invocation(session, options, argv, record, key)
         logs.run.info("=== REJUDGING %d scenario(s) of %s ===", len(names), session.name)
-        async with open_desk(options, key, record.min_agent_turns, offload, logs.run, note, keep_good=True) as desk:
-            for name in names:
-                _keep_result(session / name)
+        try:
+            async with open_desk(options, key, record.min_agent_turns, offload, logs.run, note, keep_good=True) as desk:
+                for name in names:
+                    _keep_result(session / name)
+                    if desk is not None:
+                        desk.hand_in(name, session / name)
                 if desk is not None:
-                    desk.hand_in(name, session / name)
-            if desk is not None:
-                await desk.drain()
-        queue = record.queue or tuple(names)
-        missing = tuple((name, "no metrics.json") for name in queue if not (session / name / layout.METRICS).is_file())
-        await offload.run(
-            _metrics_bytes(session, queue), rewrite_aggregates, session, queue, record.min_agent_turns, record.timestamp,
-            SummaryNotes(did_not_run=missing), finished=True,
-        )  # fmt: skip
+                    await desk.drain()
+        finally:
+            missing = tuple((name, "no metrics.json") for name in record.queue if not (session / name / layout.METRICS).is_file())
+            await offload.run(
+                _metrics_bytes(session, record.queue), rewrite_aggregates, session, record.queue, record.min_agent_turns,
+                record.timestamp, SummaryNotes(did_not_run=missing), finished=True,
+            )  # fmt: skip
     finally:
         logs.close()
         offload.close()
-    return Rejudged(tuple(each.name for each in done), tuple(each.name for each in done if each.verdict.failed))
+    judged = {each.name for each in done}
+    return Rejudged(
+        judged=tuple(each.name for each in done),
+        failed=tuple(each.name for each in done if each.verdict.failed),
+        left_out=tuple(name for name in names if name not in judged),
+    )
+
+
+def _take_lock(session: Path) -> SessionLock:
+    if not session.is_dir():
+        raise RejudgeError(f"{session} is not a directory")
+    if not _read_record(session).queue:
+        raise RejudgeError(f"{session}: no scenario with a readable metrics.json")
+    try:
+        return SessionLock(session, datetime.now().isoformat(timespec="seconds"))
+    except SessionHeld as error:
+        raise RejudgeError(str(error)) from error
 
 
 def _metrics_bytes(session: Path, names: Sequence[str]) -> int:
@@ -100,28 +132,17 @@ def _metrics_bytes(session: Path, names: Sequence[str]) -> int:
 
 
 def _read_record(session: Path) -> _Record:
-    if not session.is_dir():
-        raise RejudgeError(f"{session} is not a directory")
-    try:
-        invocations = [each for each in read_invocations(session) if isinstance(each, dict)]
-    except UnreadableFile:
-        invocations = []
-    last = invocations[-1] if invocations else {}
-    parsed, names = last.get("parsed_args"), last.get("resolved_scenario_names")
+    records = invocations(session)
+    parsed = records[-1].get("parsed_args") if records else None
     parsed = parsed if isinstance(parsed, dict) else {}
     floor = parsed.get("min_agent_turns", DEFAULT_FLOOR)
+    first = next(filter(None, map(recorded_names, records)), ())
     return _Record(
         timestamp=session.absolute().name.removeprefix(layout.SESSION_PREFIX),
-        queue=tuple(name for name in names if isinstance(name, str) and Path(name).name == name) if isinstance(names, list) else (),
+        queue=tuple(dict.fromkeys((*first, *scenario_names(session)))),
         parsed_args=parsed,
         min_agent_turns=floor if isinstance(floor, int) and not isinstance(floor, bool) and floor >= 0 else DEFAULT_FLOOR,
     )
-
-
-def _judgeable(session: Path, queue: Sequence[str]) -> list[str]:
-    """The scenarios with a readable `metrics.json`: the queue's in order, else all by name."""
-    names = queue or sorted(entry.name for entry in os.scandir(session) if entry.is_dir() and not layout.is_killed(entry.name))
-    return [name for name in names if isinstance(_read(session / name / layout.METRICS), dict)]
 
 
 def _keep_result(folder: Path) -> None:
@@ -130,7 +151,7 @@ def _keep_result(folder: Path) -> None:
     result = _read(old)
     if isinstance(result, dict) and result.get("reason") != PENDING_REASON:
         moment = datetime.now().strftime(layout.TIMESTAMP_FORMAT)
-        shutil.copy2(old, folder / f"{old.stem}.{moment}{old.suffix}")
+        write_atomic(layout.unused(old.with_name(f"{old.stem}.{moment}{old.suffix}")), old.read_bytes())
 
 
 def _record_invocation(session: Path, options: RunOptions, argv: Sequence[str], record: _Record, key: str | None) -> None:

@@ -17,22 +17,24 @@ from voiceeval_engine.session import layout
 from voiceeval_engine.session.aggregate import RunAggregate, on_own_merits
 from voiceeval_engine.session.files import UnreadableFile, read_json
 from voiceeval_engine.session.metrics import PENDING_REASON, parse_metrics, passes, saved_context, whole
-from voiceeval_engine.session.summary import SummaryNotes, render_summary, write_aggregates
+from voiceeval_engine.session.summary import SummaryNotes, render_summary, warning_lines, write_aggregates
 
 
 def rewrite_aggregates(
     session: Path, names: Sequence[str], min_agent_turns: int, timestamp: str, notes: SummaryNotes, *, finished: bool
-) -> None:
+) -> list[str]:
     """Make the `all_*` files from the folders of `names` (the queue, in order); `all_summary.txt` only when `finished`.
 
-    Raises OSError. Reads every `metrics.json`, so a long run calls it in the worker process.
+    Returns the summary's warnings. Raises OSError. Reads every `metrics.json`, so a long run calls it in the worker process.
     """
     aggregate = RunAggregate(names, min_agent_turns)
     for name in names:
         folder = layout.scenario_dir(session, name)
         try:
             metrics = read_json(folder / layout.METRICS)
-        except UnreadableFile:
+        except UnreadableFile as error:
+            if not error.missing:
+                aggregate.add_unreadable(name, error.reason)
             continue
         try:
             judge_result = read_json(folder / layout.JUDGE_RESULT)
@@ -42,6 +44,7 @@ def rewrite_aggregates(
     report = aggregate.report()
     summary = render_summary(report, queued=len(names), timestamp=timestamp, notes=notes) if finished else None
     write_aggregates(session, report, summary=summary)
+    return warning_lines(report, timestamp, notes)
 
 
 def loaded_event(session: Path, name: str, min_agent_turns: int) -> events.ScenarioScored:
@@ -50,7 +53,9 @@ def loaded_event(session: Path, name: str, min_agent_turns: int) -> events.Scena
     Raises UnreadableFile and BadMetrics for one that is not complete.
     """
     folder = layout.scenario_dir(session, name)
-    metrics = on_own_merits(read_json(folder / layout.METRICS), min_agent_turns, saved_context(folder))
+    metrics = read_json(folder / layout.METRICS)
+    if parse_metrics(metrics).stalled:
+        metrics = on_own_merits(metrics, min_agent_turns, saved_context(folder))
     try:
         judge_result = read_json(folder / layout.JUDGE_RESULT)
     except UnreadableFile:
@@ -82,8 +87,8 @@ def _event(
     return events.ScenarioScored(
         scenario=scenario,
         attempt=attempt,
-        verdict=parsed.is_successful,
-        task_verdict=parsed.is_task_successful,
+        verdict=None if pending else parsed.is_successful,
+        task_verdict=None if pending else parsed.is_task_successful,
         failed_signals=[events.clip(name) for name in parsed.failed_signals],
         signals={name: value for name, value in saved_verdicts(metrics).items() if value is not None},
         stalled=parsed.stalled,
@@ -94,7 +99,7 @@ def _event(
         retries=whole(metrics.get("auto_retry_count")) or 0,
         duration=parsed.scenario_duration,
         pending=pending,
-        judge_score=parsed.judge_score,
+        judge_score=None if pending else parsed.judge_score,
         judge_failed=judge_failed,
         predicates=(sum(parsed.assertions), len(parsed.assertions)),
         assertions=(sum(assertions), len(assertions)),

@@ -16,7 +16,7 @@ from voiceeval_engine.live import events
 from voiceeval_engine.run.results import loaded_event
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile
-from voiceeval_engine.session.resume import classify, preview, soft_check
+from voiceeval_engine.session.resume import classify, scenario_names, soft_check
 from voiceeval_engine.session.run_args import read_invocations
 
 
@@ -52,15 +52,31 @@ class Selection:
 
 
 def first_selection(session: Path) -> Selection | None:
-    """The selection of the session's first invocation, None where it is not known."""
-    for invocation in _invocations(session):
-        names, parsed = invocation.get("resolved_scenario_names"), invocation.get("parsed_args")
-        if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
+    """The selection of the session's first invocation, None where it is not known. Names that can be no folder are left out."""
+    for invocation in invocations(session):
+        names, parsed = recorded_names(invocation), invocation.get("parsed_args")
+        if names:
             given = parsed if isinstance(parsed, dict) else {}
             scenarios, domain = given.get("scenarios"), given.get("domain")
             chosen = tuple(map(str, scenarios)) if isinstance(scenarios, list) else ()
-            return Selection(tuple(names), chosen, domain if isinstance(domain, str) else None)
+            return Selection(names, chosen, domain if isinstance(domain, str) else None)
     return None
+
+
+def recorded_names(invocation: dict[str, Any]) -> tuple[str, ...]:
+    """The scenarios of an invocation's record, each once; a session may be a stranger's, so only names that can be a folder in it."""
+    names = invocation.get("resolved_scenario_names")
+    if not isinstance(names, list):
+        return ()
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and layout.is_folder_name(name)))
+
+
+def invocations(session: Path) -> list[dict[str, Any]]:
+    """The readable records of a session's invocations, oldest first; none where its `run_args.json` is not there or bad."""
+    try:
+        return [each for each in read_invocations(session) if isinstance(each, dict)]
+    except UnreadableFile:
+        return []
 
 
 def prepare(session: Path, names: Sequence[str], min_agent_turns: int, resume_ts: str, parsed_args: dict[str, Any]) -> Prepared:
@@ -68,20 +84,20 @@ def prepare(session: Path, names: Sequence[str], min_agent_turns: int, resume_ts
 
     Call it before this invocation is recorded: its options are compared with the latest record.
     """
-    loaded, moved = [], []
+    loaded, moved, queued = [], [], frozenset(names)
     for name in names:
         found = classify(session, name, min_agent_turns)
         if found.state == "completed":
             loaded.append(loaded_event(session, name, min_agent_turns))
         elif found.state == "in-flight":
             moved.append((name, layout.move_aside(layout.scenario_dir(session, name), resume_ts).name))
-    earlier = _invocations(session)
+    earlier = invocations(session)
     parsed = earlier[-1].get("parsed_args") if earlier else None
     _keep_summary(session, resume_ts)
     return Prepared(
         loaded=tuple(loaded),
         moved=tuple(moved),
-        not_in_run=tuple(each.name for each in preview(session, 0) if each.name not in set(names)),
+        not_in_run=tuple(name for name in scenario_names(session) if name not in queued),
         warnings=tuple(soft_check(parsed, parsed_args)) if isinstance(parsed, dict) else (),
     )
 
@@ -90,14 +106,7 @@ def _keep_summary(session: Path, resume_ts: str) -> None:
     """Scripts take `all_summary.txt` as "finished", which a session that is being resumed is not: its old one is kept by another name."""
     summary = session / layout.ALL_SUMMARY
     if os.path.lexists(summary):
-        summary.rename(summary.with_name(f"{summary.stem}.{resume_ts}{summary.suffix}"))
-
-
-def _invocations(session: Path) -> list[dict[str, Any]]:
-    try:
-        return [each for each in read_invocations(session) if isinstance(each, dict)]
-    except UnreadableFile:
-        return []
+        summary.rename(layout.unused(summary.with_name(f"{summary.stem}.{resume_ts}{summary.suffix}")))
 
 
 def timestamp_now() -> str:

@@ -44,4 +44,6 @@ def decide(policy: RetryPolicy, retries_used: int, *, failure: str | None, turns
         reason, wanted = failure or NO_TURNS, policy.on_stale
     if wanted and retries_used < policy.max_retries:
         return Decision("retry", reason)
-    return Decision("give_up" if failure else "keep", reason)
+    if failure is not None:
+        return Decision("give_up", reason)
+    return Decision("keep", reason if wanted else "")

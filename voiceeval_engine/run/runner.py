@@ -7,6 +7,7 @@ One scenario's trouble is never another's: whatever raises, the run goes on. May
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -35,7 +36,7 @@ from voiceeval_engine.scenarios.model import Scenario, ScenarioError
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.lock import SessionLock
 from voiceeval_engine.session.metrics import count_agent_responses, no_context
-from voiceeval_engine.session.run_args import Invocation, append_invocation
+from voiceeval_engine.session.run_args import Invocation, append_invocation, redact
 
 FINISH_SECONDS = 5.0
 """What is being written when the run is told to stop may take this long."""
@@ -84,12 +85,14 @@ class Runner:
             self._run_ts = timestamp
         else:
             self.session, timestamp = find_session(options.output_dir, options.resume), options.resume
+        self._timestamp = timestamp
         self._lock = SessionLock(self.session, datetime.now().isoformat(timespec="seconds"))
         self._offload = Offload()
         self._journal = Journal(self.session / layout.JOURNAL, self._offload.threads)
         for listener in listeners:
             self._journal.listen(listener)
-        self._logs = RunLogs(self.session, self._journal.emit)
+        self._secrets = [judge_key] if judge_key else []
+        self._logs = RunLogs(self.session, self._journal.emit, self._secrets)
         self._log = self._logs.run
         self._ledger = Ledger(
             self.session,
@@ -129,7 +132,9 @@ class Runner:
             await self._ledger.write(finished=True)
             for error in self._journal.failures:
                 self._log.warning("a view failed and was told no more: %r", error)
-            return self._ledger.close("interrupted" if self._stopping.is_set() else "finished")
+            if self._journal.error is not None:
+                self._log.warning("the journal has gaps, it could not be written: %s", self._journal.error)
+            return self._ledger.close("interrupted" if self._stopping.is_set() else "finished", self._resume_command())
         finally:
             for signum in handled:
                 asyncio.get_running_loop().remove_signal_handler(signum)
@@ -151,14 +156,14 @@ class Runner:
             events.RunStarted(
                 session=events.clip(str(self.session)),
                 scenarios=names,
-                pairs=[(pair.agent_url, pair.user_url) for pair in self._pairs],
+                pairs=[(self._clean(pair.agent_url), self._clean(pair.user_url)) for pair in self._pairs],
                 inactivity_timeout=options.inactivity_timeout,
                 min_agent_turns=options.min_agent_turns,
             )
         )
         started_at = datetime.now().isoformat(timespec="seconds")
         invocation = Invocation(started_at, self._argv, self._parsed_args, self._names, resumed=options.resume is not None)
-        warning = append_invocation(self.session, invocation, [self._judge_key] if self._judge_key else [])
+        warning = append_invocation(self.session, invocation, self._secrets)
         if warning is not None:
             self._log.warning("%s", warning)
         for line in prepared.warnings:
@@ -191,7 +196,7 @@ class Runner:
             await asyncio.gather(everything, stop, return_exceptions=True)
 
     async def _serve(self, pair: Pair) -> None:
-        while self._queue:
+        while self._queue and not self._stopping.is_set():
             number, name = self._queue.popleft()
             try:
                 await self._run_scenario(number, name, pair)
@@ -238,16 +243,18 @@ class Runner:
             try:
                 result = await run_attempt(self._shop, scenario, attempt, pair, folder, log)
                 decision = decide(
-                    policy, len(reasons), failure=result.failure, turns=result.turns, responses=_agent_responses(result)
+                    policy,
+                    len(reasons),
+                    failure=None if result.failure is None else self._clean(result.failure),
+                    turns=result.turns,
+                    responses=_agent_responses(result),
                 )
                 if decision.kind == "keep":
                     await _to_its_end(self._keep(scenario, attempt, folder, result, decision, tuple(reasons)))
                     return
                 if result.outcome is not None:
                     chunk = self._options.audio_chunk_in_seconds
-                    await self._offload.run(
-                        weight(scenario, result.outcome), write_evidence, folder, scenario, result.outcome, chunk
-                    )
+                    await self._offload.run(weight(result.outcome), write_evidence, folder, scenario, result.outcome, chunk)
             finally:
                 await self._logs.end_attempt(log)
             if decision.kind == "give_up":
@@ -276,7 +283,7 @@ class Runner:
             spent=asyncio.get_running_loop().time() - result.began,
             pending_judge=None if self._desk is None else pending_score(options.judge_threshold, len(scenario.nl_assertions)),
         )
-        size = weight(scenario, outcome)
+        size = weight(outcome)
         scored = await self._offload.run(size, finish, folder, scenario, outcome, options.audio_chunk_in_seconds, scoring)
         event = scored_event(scenario.name, attempt, scored.metrics, pending=self._desk is not None)
         self._ledger.scored(event)
@@ -311,6 +318,17 @@ class Runner:
             )
         )
         await asyncio.sleep(backoff)
+
+    def _clean(self, text: str) -> str:
+        """A text without the judge's key, which may stand in a bot's URL."""
+        return str(redact(text, self._secrets))
+
+    def _resume_command(self) -> str:
+        """The user's command line with `--resume`, for a shell."""
+        words = [str(word) for word in redact(list(self._argv), self._secrets)]
+        if self._options.resume is None:
+            words += ["--resume", self._timestamp]
+        return shlex.join(["voiceeval-tui", *words])
 
     def _duration(self, scenario: Scenario) -> float:
         return self._options.duration or scenario.max_duration

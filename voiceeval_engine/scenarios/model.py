@@ -72,8 +72,9 @@ class Scenario:
 
     `agent_tools`/`user_tools` map tool names to constructor arguments. `agent_state`/`user_state` go out as `shared_state_init`.
     `initialization_actions` are `{"side","func_name","arguments"}`. `db_state_assertions` are `{"side","func_name","arguments",
-    "assert_value"[,"message"]}`. `expected_scenario_db` is the agent's database after a gold replay, None where the database is
-    not scored. `sync` is true for dual-side domains whose `sync_state` must run during the conversation.
+    "assert_value"[,"message"]}`. `expected_db_hash` is that of the agent's database after a gold replay, None where the database is
+    not scored; it is computed where the scenario is built, because a database may be large. `sync` is true for dual-side domains
+    whose `sync_state` must run during the conversation.
     """
 
     name: str
@@ -95,8 +96,8 @@ class Scenario:
     disallow_extra_items: bool = False
     nl_assertions: tuple[str, ...] = ()
     db_state_assertions: tuple[JsonDict, ...] = ()
-    expected_scenario_db: JsonDict | None = None
-    expected_user_db: JsonDict | None = None
+    expected_db_hash: str | None = None
+    expected_user_db_hash: str | None = None
     noise: NoiseConfig | None = None
     sync: bool = False
     embedded: bool = False

@@ -7,12 +7,14 @@ and line, and the rest of the pack loads. May import domains, its own folder, py
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from voiceeval_engine.domains.registry import Domain, DomainError, load_domain
+from voiceeval_engine.domains.registry import Db, Domain, DomainError, load_domain
+from voiceeval_engine.domains.state import db_hash
 from voiceeval_engine.scenarios import yaml_file
 from voiceeval_engine.scenarios.gold import ReplayFailed, replay
 from voiceeval_engine.scenarios.model import JsonDict, NoiseConfig, Scenario, ScenarioError, Side, Signal, check_name
@@ -194,7 +196,8 @@ class Pack:
 
     def _build(self, spec: ScenarioFile, entry: Entry) -> Scenario:
         common = self._common
-        domain = load_domain(common.domain, common.module)
+        module = self._module()
+        domain = self._domain(module)
         self._check_tools(domain, spec, entry)
         agent_db = self._database(spec.agent_db or common.agent_db, entry)
         user_db = self._database(spec.user_db or common.user_db, entry)
@@ -225,13 +228,29 @@ class Pack:
             disallow_extra_items=spec.disallow_extra_items,
             nl_assertions=spec.nl_assertions,
             db_state_assertions=tuple(item.model_dump(exclude_none=True) for item in spec.db_state_assertions),
-            expected_scenario_db=expected["agent"] if scored else None,
-            expected_user_db=expected["user"] if scored else None,
+            expected_db_hash=_hash(expected["agent"]) if scored else None,
+            expected_user_db_hash=_hash(expected["user"]) if scored else None,
             noise=self._noise(spec.noise, entry),
             sync=domain.sync_state is not None and agent_db is not None and user_db is not None,
             embedded=self.embedded,
-            tool_module=common.module,
+            tool_module=module,
         )
+
+    def _module(self) -> str | None:
+        """The tool module as the registry takes it: a file of that name in the pack comes before an installed module."""
+        name = self._common.module
+        file = self.folder / f"{name}.py"
+        return str(file.resolve()) if name is not None and name.isidentifier() and file.is_file() else name
+
+    def _domain(self, module: str | None) -> Domain:
+        """The domain's functions. A pack that offers no tools but the one that ends the conversation needs no module."""
+        common = self._common
+        if module is None and not {*common.agent_tools, *common.user_tools} - {END_TOOL}:
+            try:
+                return load_domain(common.domain)
+            except DomainError:
+                return Domain(common.domain, {})
+        return load_domain(common.domain, module)
 
     def _check_tools(self, domain: Domain, spec: ScenarioFile, entry: Entry) -> None:
         sides: tuple[tuple[Side, SideSpec, dict[str, JsonDict]], ...] = (
@@ -254,7 +273,10 @@ class Pack:
         data = yaml_file.read(self._inside(path, entry)).data
         if not isinstance(data, dict):
             raise PackProblem(self.folder / path, None, "a database must be a mapping")
-        return data
+        try:
+            return cast("JsonDict", json.loads(json.dumps(data, allow_nan=False)))
+        except (TypeError, ValueError) as error:
+            raise PackProblem(self.folder / path, None, f"a database must hold what JSON can: {error}") from error
 
     def _noise(self, noise: Noise | None, entry: Entry) -> NoiseConfig | None:
         if noise is None:
@@ -276,3 +298,7 @@ def _prompt(common: str, side: SideSpec, name: str) -> str:
         return render_prompt(text, None)
     manners = {"manners": side.manners} if "manners" in side.model_fields_set else {}
     return render_prompt(text, Script(name=name, steps=side.steps, **manners))
+
+
+def _hash(db: Db | None) -> str | None:
+    return None if db is None else db_hash(db)

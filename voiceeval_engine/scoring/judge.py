@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from voiceeval_engine.offload import Offload
-from voiceeval_engine.scoring.verdict import Verdict, failed_verdict, read_reply
+from voiceeval_engine.scoring.verdict import Verdict, failed_verdict, no_verdict, read_reply
 from voiceeval_engine.session.run_args import REDACTED
 
 Log = logging.LoggerAdapter[logging.Logger]
@@ -34,7 +34,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """A judge on this machine is never asked through the environment's proxy."""
 MIN_SECRET_CHARS = 8
 """Shorter keys are stand-ins ("EMPTY", "ollama"): hiding them in a judge's own words would only garble those."""
-TOO_LONG = ("context length", "context_length", "context size", "context_size", "context window", "too long")
+TOO_LONG = ("context length", "context_length", "context size", "context_size", "context window", "prompt is too long")
+TOO_LONG_REFUSED = (*TOO_LONG, "too long")
 _JSON = {"Content-Type": "application/json"}
 OPTIONAL_FIELDS = ("seed", "chat_template_kwargs", "temperature", "max_tokens", "top_p", "thinking_token_budget")
 
@@ -113,7 +114,7 @@ class Judge:
     async def ask(self, user_content: str | None, assertions: Sequence[str]) -> Verdict:
         """The judge's verdict on one scenario; at most `concurrency` calls are under way at once."""
         if user_content is None:
-            return failed_verdict("nothing to judge: no prediction, conversation or context", assertions)
+            return no_verdict("nothing to judge: no prediction, conversation or context", assertions)
         async with self._slots:
             try:
                 reply = await self._reply(user_content)
@@ -150,7 +151,7 @@ class Judge:
             if status < 300:
                 return await self._content(text)
             why = f"the judge answered HTTP {status}: {self._clean(text, 300)}"
-            if any(mark in text.lower() for mark in TOO_LONG):
+            if any(mark in text.lower() for mark in (TOO_LONG_REFUSED if status < 500 else TOO_LONG)):
                 raise _Final(why)
             if status in (408, 429) or status >= 500:
                 raise _TryAgain(why, _retry_after(headers.get("retry-after")))

@@ -1,6 +1,6 @@
 """Scores one attempt: everything that goes into its `metrics.json`, in the order in which it stands there.
 
-Plain values in, a value out; large databases are hashed here, so a caller with a running conversation uses a worker process. The
+Plain values in, a value out. The
 judge's verdict comes in with the record, a second call with it replaces the first result. May import the standard library and lower
 floors only. Rules: artifacts page ("metrics.json, keys in order"), scoring page of the specification.
 """
@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from voiceeval_engine.domains.registry import Db, Domain
-from voiceeval_engine.domains.state import db_hash
 from voiceeval_engine.scenarios.model import Scenario, Signal
 from voiceeval_engine.scoring.action_match import MatchRules, match_actions
 from voiceeval_engine.scoring.db_state import DbState, PredicateVerdict, evaluate_predicates, pass_rate
@@ -63,8 +62,7 @@ class AttemptRecord:
     """One finished attempt as the bridge saw it. Durations and the inactivity timeout in s.
 
     `prediction` is the value of `final_agent_response.json`, None where there is no such file. `db_hash` and the databases are what
-    the bots returned, None where they returned none. `expected_db_hash` saves hashing the scenario's expected database here, or
-    stands for one that only its source has. `retry_reasons` names each attempt that was discarded before this one.
+    the bots returned, None where they returned none. `retry_reasons` names each attempt that was discarded before this one.
     `trace_metrics` is the content of that file, None where there is none.
     """
 
@@ -81,7 +79,6 @@ class AttemptRecord:
     user_tokens: TokenCount
     prediction: Any = None
     db_hash: str | None = None
-    expected_db_hash: str | None = None
     agent_db: Db | None = None
     user_db: Db | None = None
     retry_reasons: tuple[str, ...] = ()
@@ -104,9 +101,7 @@ def score_attempt(
     last_speaker = next((turn.role for turn in reversed(record.turns) if turn.role), None)
     end = conversation_end(record.stop_reason, record.simulator_end_reported, last_speaker, record.conversation_end_policy)
     actions = match_actions(reference_document(scenario.reference_answer), record.prediction, _rules(scenario, strict_match))
-    expected_hash = record.expected_db_hash
-    if expected_hash is None and scenario.expected_scenario_db is not None:
-        expected_hash = db_hash(scenario.expected_scenario_db)
+    expected_hash = scenario.expected_db_hash
     db_state = None if expected_hash is None else DbState(expected_hash, record.db_hash)
     predicates = evaluate_predicates(domain, scenario.db_state_assertions, record.agent_db, record.user_db)
     judge = record.judge

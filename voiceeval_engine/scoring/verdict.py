@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from voiceeval_engine.session.files import json_safe
@@ -51,6 +51,11 @@ class Verdict:
     def assertion_pass_rate(self) -> float | None:
         """Passed over all, None without assertions."""
         return sum(each.passed for each in self.assertions) / len(self.assertions) if self.assertions else None
+
+
+def no_verdict(why: str, assertions: Sequence[str]) -> Verdict:
+    """The verdict where there was nothing to ask about: a score of 0.0, every assertion failed, yet no call that failed."""
+    return replace(failed_verdict(why, assertions), reason=why, failed=False)
 
 
 def failed_verdict(why: str, assertions: Sequence[str], raw_response: str | None = None) -> Verdict:

@@ -139,6 +139,11 @@ class RunAggregate:
             judge_failed=str(judge.get("reason")).startswith("Error:"),
         )
 
+    def add_unreadable(self, name: str, reason: str) -> None:
+        """A scenario whose `metrics.json` is there and cannot be read: it is in no rate, and told."""
+        self.discard(name)
+        self._unreadable[name] = reason
+
     def discard(self, name: str) -> None:
         """Forget a scenario, because it runs again."""
         self._entries.pop(name, None)

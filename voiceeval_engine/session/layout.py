@@ -76,6 +76,15 @@ def scenario_dir(session: Path, scenario: str) -> Path:
     return session / scenario
 
 
+def is_folder_name(name: str) -> bool:
+    """Whether a name that a file of the session gives can be a scenario's folder in it: no path, nothing a file system refuses."""
+    try:
+        raw = name.encode()
+    except UnicodeEncodeError:
+        return False
+    return 0 < len(raw) <= MAX_NAME_BYTES and name not in (".", "..") and not is_killed(name) and not {"/", "\0"} & set(name)
+
+
 def is_killed(name: str) -> bool:
     """Whether a folder of that name is an attempt that was moved aside."""
     return KILLED_INFIX in name
@@ -102,6 +111,15 @@ def killed_name(scenario: str, tag: str, copy: int = 1) -> str:
     digest = hashlib.sha256(raw).hexdigest()[:_HASH_CHARS]
     kept = raw[: room - _HASH_CHARS - 1].decode(errors="ignore")
     return f"{kept}~{digest}{suffix}"
+
+
+def unused(path: Path) -> Path:
+    """`path`, or where that is taken `<stem>.2<suffix>`, `<stem>.3<suffix>` and so on beside it."""
+    free, copy = path, 1
+    while os.path.lexists(free):
+        copy += 1
+        free = path.with_name(f"{path.stem}.{copy}{path.suffix}")
+    return free
 
 
 def move_aside(attempt: Path, tag: str) -> Path:

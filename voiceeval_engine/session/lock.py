@@ -10,10 +10,16 @@ import fcntl
 import json
 import os
 import socket
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from voiceeval_engine.session import layout
+
+_RECORD_BYTES = 4096
+_TRIES = 20
+_BETWEEN_TRIES = 0.01
+"""s. Whoever asks for the holder holds a shared lock for a moment; that must not refuse an engine."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,8 @@ class SessionLock:
         path = session / layout.LOCK
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            record = json.dumps(asdict(Holder(os.getpid(), socket.gethostname(), started_at, socket_path))).encode()
+            _lock(self._file)
+            record = json.dumps(asdict(Holder(os.getpid(), socket.gethostname(), started_at, socket_path))).encode() + b"\n"
             os.pwrite(self._file, record, 0)
             os.ftruncate(self._file, len(record))
         except BlockingIOError:
@@ -62,7 +68,7 @@ class SessionLock:
 def holder(session: Path) -> Holder | None:
     """Who holds a session now; None where nobody does or the session has no lock."""
     try:
-        file = os.open(session / layout.LOCK, os.O_RDWR | os.O_CLOEXEC)
+        file = os.open(session / layout.LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
@@ -75,8 +81,22 @@ def holder(session: Path) -> Holder | None:
         os.close(file)
 
 
+def _lock(file: int) -> None:
+    """Raises BlockingIOError where another process holds it."""
+    for _ in range(_TRIES - 1):
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_BETWEEN_TRIES)
+    return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def _read(file: int) -> Holder | None:
+    """The record is the first line: while a shorter one replaces it, the old one's end still follows."""
     try:
-        return Holder(**json.loads(os.pread(file, 4096, 0)))
-    except (ValueError, TypeError):
+        record = json.loads(os.pread(file, _RECORD_BYTES, 0).partition(b"\n")[0])
+        found = Holder(**record)
+    except (ValueError, TypeError, RecursionError):
         return None
+    texts = (found.host, found.started_at, found.socket)
+    return found if type(found.pid) is int and all(isinstance(text, str) for text in texts) else None

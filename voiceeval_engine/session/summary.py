@@ -47,11 +47,15 @@ def render_summary(report: RunReport, *, queued: int, timestamp: str, notes: Sum
         lines += ["", *_scenario(entry)]
     lines += ["", "", "Overall Latency Statistics:", _SINGLE, f"  Total Measurements: {report.latency['count']}"]
     lines += _latency_lines(report.latency, "  ")
-    warnings = _stall_warning(report, timestamp) + _further_warnings(report, notes or SummaryNotes())
-    if warnings:
+    if warnings := warning_lines(report, timestamp, notes):
         lines += ["", "", *warnings]
     lines += ["", "", *_rates(report), *_tokens(report), *_domains(report)]
     return "\n".join(lines) + "\n"
+
+
+def warning_lines(report: RunReport, timestamp: str, notes: SummaryNotes | None = None) -> list[str]:
+    """The summary's warnings, for the log too."""
+    return _stall_warning(report, timestamp) + _further_warnings(report, notes or SummaryNotes())
 
 
 def render_latencies_csv(report: RunReport) -> str:
