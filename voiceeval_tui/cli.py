@@ -119,10 +119,9 @@ def _check_resume(arguments: list[str]) -> int:
         raise CommandError(f"--min-agent-turns {given.min_agent_turns}: must be a finite number of at least 0", 2)
     if not Path(given.directory).is_dir():
         raise CommandError(f"{given.directory} is not a directory")
-    for line in render_preview(
-        given.directory, given.min_agent_turns, preview(Path(given.directory), given.min_agent_turns)
-    ).splitlines():
-        print(safe(line))
+    found = preview(Path(given.directory), given.min_agent_turns)
+    shown = [replace(each, name=safe(each.name), reason=safe(each.reason)) for each in found]
+    print(render_preview(safe(given.directory), given.min_agent_turns, shown), end="")
     return 0
 
 
