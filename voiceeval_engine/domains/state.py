@@ -6,6 +6,7 @@ Used by the embedded bots, the engine's shadow copies, packs (gold replay) and s
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -23,22 +24,42 @@ def _dump(value: Any) -> str:
 
 
 def _normalise(value: Any, key: str | None = None) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _normalise(item, str(name)) for name, item in value.items()}
+    kind = type(value)  # exact types first, and no call for what stays as it is: 7 MB hold half a million values
+    if kind is dict or isinstance(value, Mapping):
+        return {
+            name if type(name) is str else str(name): item if type(item) in _AS_IS else _normalise(item, name)
+            for name, item in value.items()
+        }
+    if kind is str:
+        return None if _means_nothing(value) else value
+    if kind is float:
+        return int(value) if value.is_integer() else value
     if isinstance(value, list | tuple):
-        items = [_normalise(item) for item in value]
+        items = [item if type(item) in _AS_IS else _normalise(item) for item in value]
         return sorted(items, key=_dump) if key in _UNORDERED_LISTS else items
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str) and value.strip().lower() in ("none", "null"):
-        return None
     return value
+
+
+_AS_IS = frozenset({int, bool, type(None)})
+
+
+def _means_nothing(text: str) -> bool:
+    """Whether a text strips and lowers to `none` or `null`; only texts of four characters or with white space at an edge can."""
+    if len(text) != 4 and not (text[:1].isspace() or text[-1:].isspace()):
+        return False
+    return text.strip().lower() in ("none", "null")
 
 
 def db_hash(db: Mapping[str, Any]) -> str:
     """SHA-256 (hex) of the normalised database, the same for any key order, whole floats or ints, and listed lists' order."""
-    normal = _normalise({key: value for key, value in db.items() if key != "session"})
-    return hashlib.sha256(_dump(normal).encode()).hexdigest()
+    collecting = gc.isenabled()
+    gc.disable()  # a collection would walk the growing copy again and again and find nothing: a third of the time
+    try:
+        text = _dump(_normalise({key: value for key, value in db.items() if key != "session"}))
+    finally:
+        if collecting:
+            gc.enable()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def apply_delta(db: Db, delta: Mapping[str, Any]) -> list[str]:
