@@ -1,7 +1,7 @@
 """Headless output: plain lines, a fold of the engine's events, readable on a terminal and in a log file alike.
 
 Colours only where the output is a terminal, never a carriage return. May import `text`, the engine's `live` and its Wilson interval.
-Rules: running page, "Commands"; issue of the headless lines.
+Rule: running page, "Commands".
 """
 
 from __future__ import annotations

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from voiceeval_engine.audio.noise import Noise
 from voiceeval_engine.audio.recorder import Recorder
-from voiceeval_engine.bridge.ending import Ending, Policy, StopReason, is_activity
+from voiceeval_engine.bridge.ending import Ending, StopReason, is_activity
 from voiceeval_engine.bridge.lane import Lane, UnusableAudio
-from voiceeval_engine.bridge.latency import Handoff, find_handoffs, in_order
+from voiceeval_engine.bridge.latency import find_handoffs, in_order
+from voiceeval_engine.bridge.outcome import ConversationSettings, Outcome
 from voiceeval_engine.bridge.pacer import Pacer
 from voiceeval_engine.bridge.pull import Pulled, pull
 from voiceeval_engine.bridge.setup import Pair, SetupFailed, send_deltas
@@ -50,39 +50,6 @@ CHECK_SECONDS = 0.064
 MAX_FINAL_RESPONSES = 1000
 SAME_INTERRUPTION_SECONDS = 0.1
 """A bot tells an interruption twice, as a frame and as a message."""
-
-
-@dataclass(frozen=True)
-class ConversationSettings:
-    """How to run one conversation; seconds and Hz."""
-
-    chunk_seconds: float
-    sample_rate: int
-    duration: float
-    inactivity_timeout: float
-    policy: Policy
-    recording: Path
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a conversation left. `turns` are in order of their end; `handoffs` index them; `ended_at` is local wall-clock time."""
-
-    turns: tuple[Turn, ...]
-    handoffs: tuple[Handoff, ...]
-    stop_reason: StopReason
-    simulator_reported: bool
-    started_at: datetime
-    ended_at: datetime
-    duration_seconds: float
-    tokens: dict[Side, TokenCount]
-    pulled: dict[Side, Pulled]
-    final_responses: tuple[str, ...]
-    timing: dict[str, Any]
-
-    def moment(self, seconds: float) -> datetime:
-        """A moment of the conversation's clock as local wall-clock time."""
-        return self.started_at + timedelta(seconds=seconds)
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """One attempt at one scenario on one pair: set-up, conversation, and why it does not count where it does not.
 
-May import lower floors and `options`, `finish`. Rules: wire page, "One attempt, step by step"; running page, "Automatic retry".
+May import lower floors and `options`, `finish`, `logs`. Rules: wire page, "One attempt, step by step"; running page, "Automatic retry".
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from voiceeval_engine.audio.noise import Noise
-from voiceeval_engine.bridge.conversation import Conversation, ConversationSettings, Outcome
+from voiceeval_engine.bridge.conversation import Conversation
+from voiceeval_engine.bridge.outcome import ConversationSettings, Outcome
 from voiceeval_engine.bridge.pacer import Pacer
 from voiceeval_engine.bridge.setup import Pair, SetupFailed, set_up
 from voiceeval_engine.bridge.sync import Shadow

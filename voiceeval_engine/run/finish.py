@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from voiceeval_engine.bridge.conversation import Outcome
 from voiceeval_engine.bridge.ending import Policy
+from voiceeval_engine.bridge.outcome import Outcome
 from voiceeval_engine.domains.registry import Db, Domain, DomainError, load_domain
 from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.scoring.score import AttemptRecord, JudgeScore, ScoredAttempt, score_attempt

@@ -1,7 +1,7 @@
 """Judging beside the conversations: each finished scenario's verdict is fetched in its own time and put into its files.
 
 A verdict needs nothing but the scenario's folder, so a live run, a resume with pending verdicts and `rejudge` share this. May import
-lower floors only. Rules: artifacts page, "While a verdict is out"; scoring page, "Judge".
+lower floors and `options`. Rules: artifacts page, "While a verdict is out"; scoring page, "Judge".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What has come of each scenario of a run, and the aggregates that follow from it, kept up to date while the run goes on.
 
-May import lower floors and `results`. Rules: artifacts page, "Session directory"; running page, "Stopping".
+May import lower floors, `results` and `logs`. Rules: artifacts page, "Session directory"; running page, "Stopping".
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One bot's connection: connect with retries, handshake, requests matched by id, events out, audio in, clean closing.
 
 Everything a bot sends passes through here and is checked; what cannot be used is logged with the bot's name and skipped. Holds no
-rule of the conversation. May import the standard library, websockets, and the wire folder. Rules: wire page, "Transport".
+rule of the conversation. May import the standard library, websockets, offload, and the wire folder. Rules: wire page, "Transport".
 """
 
 from __future__ import annotations

@@ -60,7 +60,6 @@ class UserTranscriptionData(_Model):
     """`user-transcription`: what that bot heard."""
 
     text: str
-    final: bool = True
 
 
 class MetricsData(_Model):
@@ -81,7 +80,6 @@ class ServerMessageData(_Model):
     text: str | None = None
     type: str | None = None
     action: dict[str, Any] | None = None
-    tool_domain: str | None = None
 
 
 class ServerResponseData(_Model):
