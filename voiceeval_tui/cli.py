@@ -49,15 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if argv[:1] == ["bots"]:
-            from voiceeval_engine.bots.serve import main as serve_bots
-
-            return serve_bots(argv[1:])
-        if argv[:1] == ["check-resume"]:
-            return _check_resume(argv[1:])
-        if argv[:1] == ["rejudge"]:
-            return _run_fast(_rejudge(argv))
-        return _run_command(argv)
+        code = _dispatch(argv)
+        sys.stdout.flush()  # what cannot be written must be told, not found out by the interpreter when it ends
+        return code
     except CommandError as error:
         print(f"ERROR: {safe(str(error))}", file=sys.stderr)
         return error.code
@@ -71,6 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     finally:
         _let_go_of_output()
+
+
+def _dispatch(argv: list[str]) -> int:
+    if argv[:1] == ["bots"]:
+        from voiceeval_engine.bots.serve import main as serve_bots
+
+        return serve_bots(argv[1:])
+    if argv[:1] == ["check-resume"]:
+        return _check_resume(argv[1:])
+    if argv[:1] == ["rejudge"]:
+        return _run_fast(_rejudge(argv))
+    return _run_command(argv)
 
 
 def _let_go_of_output() -> None:
@@ -87,7 +93,6 @@ def _run_command(argv: list[str]) -> int:
     if given.get("list_domains") or given.get("list"):
         catalog = _open_catalog(given.get("scenario_dir", ()))
         _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
-        sys.stdout.flush()
         return 0
     options = _options(given)
     catalog = _open_catalog(options.scenario_dir)

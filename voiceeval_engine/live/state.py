@@ -65,6 +65,11 @@ class ScenarioState:
         """Whether the judge's call failed and nothing else did: that says nothing about the agent."""
         return self.judge_failed and self.status == "failed" and JUDGE_SIGNALS.issuperset(self.failed_signals)
 
+    @property
+    def task_failed_by_judge_alone(self) -> bool:
+        """The same for the task, where a missing clean exit does not count."""
+        return self.judge_failed and self.status == "failed" and {*JUDGE_SIGNALS, "clean_exit"}.issuperset(self.failed_signals)
+
 
 @dataclass(frozen=True)
 class Count:
@@ -123,7 +128,7 @@ class RunState:
     def task_success(self) -> Count:
         """As `success`, clean exits aside."""
         verdicts = [
-            each.task_verdict for each in self._scored() if each.task_verdict is not None and not each.failed_by_judge_alone
+            each.task_verdict for each in self._scored() if each.task_verdict is not None and not each.task_failed_by_judge_alone
         ]
         return Count(sum(verdicts), len(verdicts))
 
