@@ -7,6 +7,7 @@ Lists go to standard output, messages to standard error. Heavy imports happen wh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
 import sys
@@ -50,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _dispatch(argv)
-        sys.stdout.flush()  # what cannot be written must be told, not found out by the interpreter when it ends
+        with contextlib.suppress(BrokenPipeError):  # whoever read went away: that changes nothing of what was done
+            sys.stdout.flush()  # what cannot be written must be told, not found out by the interpreter when it ends
         return code
     except CommandError as error:
         print(f"ERROR: {safe(str(error))}", file=sys.stderr)
