@@ -22,6 +22,7 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "scenarios": st.lists(st.sampled_from(NAMES), unique=True),
     "pairs": st.lists(st.tuples(_text, _text), max_size=3),
     "inactivity_timeout": _seconds,
+    "since": _seconds,
     "min_agent_turns": _count,
     "pair": st.integers(0, 3),
     "number": st.integers(1, 3),

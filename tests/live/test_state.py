@@ -196,3 +196,32 @@ def test_numbers_come_from_attempts_that_count(stream: list[Any]) -> None:
     for scenario in state.scenarios.values():
         if scenario.status in ("retrying", "not run"):
             assert (scenario.turns, scenario.latencies) == (0, [])
+
+
+def test_a_scenario_that_is_queued_again_waits_and_runs_as_a_new_one() -> None:
+    state = _fold(_start(), _attempt(A), _discarded(A))
+    changed = state.apply(events.Requeued(scenario=A, attempt=1, reason="another pair takes it"))
+    waiting = state.scenarios[A]
+    assert (waiting.status, waiting.pair, waiting.reason) == ("queued", None, "another pair takes it")
+    assert "queue" in changed
+    state.apply(_attempt(A, 2))
+    assert (waiting.status, waiting.attempt, waiting.pair, waiting.reason) == ("setting up", 2, 0, None)
+    assert not waiting.by_hand
+
+
+def test_a_result_may_come_back_after_a_scenario_was_queued_by_hand() -> None:
+    state = _fold(_start(), _attempt(A), _scored(A, verdict=False, failed_signals=["clean_exit"]))
+    assert (state.done, state.success) == (1, Count(0, 1))
+    state.apply(events.Requeued(scenario=A, attempt=1, reason="by hand", by_hand=True))
+    assert (state.done, state.success) == (0, Count(0, 0))
+    for event in (_attempt(A, 2), _discarded(A, 2), _scored(A, 2, verdict=False, restored=True)):
+        state.apply(event)
+    assert (state.done, state.success, state.scenarios[A].by_hand) == (1, Count(0, 1), True)
+
+
+def test_a_pause_an_outage_and_the_stop_are_told() -> None:
+    state = _fold(_start(), events.Paused(reason="by the operator"), events.PairOut(pair=1, reason="refused", since=5.0))
+    assert (state.paused, state.outages[1].reason, state.stopping) == ("by the operator", "refused", None)
+    for event in (events.GoneOn(), events.PairBack(pair=1), events.Stopping(after_current=True)):
+        state.apply(event)
+    assert (state.paused, state.outages, state.stopping is not None) == (None, {}, True)

@@ -145,6 +145,8 @@ class ScenarioScored(AttemptEvent):
     judge_failed: bool = False
     predicates: tuple[int, int] = (0, 0)
     assertions: tuple[int, int] = (0, 0)
+    restored: bool = False
+    """Whether this is an earlier result that counts again, because the attempt that was to replace it came to nothing."""
 
 
 class ScenarioNotRun(AttemptEvent):
@@ -152,6 +154,50 @@ class ScenarioNotRun(AttemptEvent):
 
     type: Literal["scenario_not_run"] = "scenario_not_run"
     reason: str
+
+
+class Requeued(AttemptEvent):
+    """The scenario waits in the queue again, its attempts so far not counting. `by_hand` where the operator wanted it."""
+
+    type: Literal["requeued"] = "requeued"
+    reason: str
+    by_hand: bool = False
+
+
+class PairOut(_Event):
+    """A pair's fuse has blown: it takes no scenario until it answers. `since` is the wall clock of the first of its failures."""
+
+    type: Literal["pair_out"] = "pair_out"
+    pair: int
+    reason: str
+    since: float
+
+
+class PairBack(_Event):
+    """A pair that was out answers again."""
+
+    type: Literal["pair_back"] = "pair_back"
+    pair: int
+
+
+class Paused(_Event):
+    """No new attempt begins; what runs goes on."""
+
+    type: Literal["paused"] = "paused"
+    reason: str
+
+
+class GoneOn(_Event):
+    """The queue goes on after a pause."""
+
+    type: Literal["gone_on"] = "gone_on"
+
+
+class Stopping(_Event):
+    """The run is to end: `after_current` lets the attempts that run come to their end."""
+
+    type: Literal["stopping"] = "stopping"
+    after_current: bool
 
 
 class Logged(_Event):
@@ -188,6 +234,12 @@ Event = (
     | AttemptDiscarded
     | ScenarioScored
     | ScenarioNotRun
+    | Requeued
+    | PairOut
+    | PairBack
+    | Paused
+    | GoneOn
+    | Stopping
     | Logged
     | RunEnded
 )

@@ -31,6 +31,14 @@ class Discarded:
     tokens: int
 
 
+@dataclass(frozen=True)
+class Outage:
+    """Why a pair takes no scenario, and since when (wall clock, s)."""
+
+    reason: str
+    since: float
+
+
 @dataclass
 class ScenarioState:
     """One scenario's place in the run. Latencies in ms, durations in s, `since` wall clock."""
@@ -58,6 +66,8 @@ class ScenarioState:
     assertions: tuple[int, int] = (0, 0)
     loaded: bool = False
     """Whether its result comes from an earlier invocation."""
+    by_hand: bool = False
+    """Whether the operator had it run again."""
     discarded: list[Discarded] = field(default_factory=list)
 
     @property
@@ -91,6 +101,11 @@ class RunState:
         self.min_agent_turns = 0
         self.scenarios: dict[str, ScenarioState] = {}
         self.ended: events.RunEnded | None = None
+        self.paused: str | None = None
+        """Why no new attempt begins; None while the queue runs."""
+        self.stopping: events.Stopping | None = None
+        self.outages: dict[int, Outage] = {}
+        """Pairs whose fuse has blown, by number."""
 
     def apply(self, event: events.Event) -> frozenset[Area]:
         """Fold one event in; returns the areas that changed. Events of unknown scenarios or of attempts that are over change nothing."""
@@ -103,6 +118,8 @@ class RunState:
             return frozenset({"run"})
         if isinstance(event, events.Logged):
             return frozenset({"log"})
+        if not isinstance(event, events.AttemptEvent):
+            return self._apply_to_run(event)
         scenario = self.scenarios.get(event.scenario)
         if scenario is None or _is_late(scenario, event):
             return frozenset()
@@ -185,7 +202,26 @@ class RunState:
         self.inactivity_timeout = event.inactivity_timeout
         self.min_agent_turns = event.min_agent_turns
         self.scenarios = {name: ScenarioState(name, number) for number, name in enumerate(event.scenarios, start=1)}
-        self.ended = None
+        self.ended = self.paused = self.stopping = None
+        self.outages = {}
+
+    def _apply_to_run(
+        self, event: events.PairOut | events.PairBack | events.Paused | events.GoneOn | events.Stopping
+    ) -> frozenset[Area]:
+        match event:
+            case events.PairOut():
+                self.outages[event.pair] = Outage(event.reason, event.since)
+                return frozenset({"run", "trouble"})
+            case events.PairBack():
+                self.outages.pop(event.pair, None)
+                return frozenset({"run", "trouble"})
+            case events.Paused():
+                self.paused = event.reason
+            case events.GoneOn():
+                self.paused = None
+            case events.Stopping():
+                self.stopping = event
+        return frozenset({"run"})
 
     def _apply_to(self, scenario: ScenarioState, event: events.AttemptEvent) -> frozenset[Area]:
         if event.attempt > scenario.attempt and not isinstance(event, events.AttemptStarted):
@@ -194,6 +230,7 @@ class RunState:
         match event:
             case events.AttemptStarted():
                 scenario.status, scenario.attempt, scenario.pair = "setting up", event.attempt, event.pair
+                scenario.reason = None
                 scenario.since, scenario.turns, scenario.latencies = event.time, 0, []
                 return frozenset({"queue", "latency"})
             case events.ConversationStarted():
@@ -220,6 +257,11 @@ class RunState:
             case events.ScenarioScored():
                 self._score(scenario, event)
                 return frozenset({"run", "queue", "trouble", "latency"})
+            case events.Requeued():
+                scenario.status, scenario.turns, scenario.latencies = "queued", 0, []
+                scenario.pair, scenario.reason = None, event.reason
+                scenario.by_hand = scenario.by_hand or event.by_hand
+                return frozenset({"run", "queue", "trouble", "latency"})
             case _:
                 return frozenset()
 
@@ -243,12 +285,16 @@ class RunState:
 
 
 def _is_late(scenario: ScenarioState, event: events.AttemptEvent) -> bool:
-    """Whether an event belongs to an attempt that is over; only the scenario's end may still come from a discarded one."""
+    """Whether an event belongs to an attempt that is over; what a discarded one may still bring is the scenario's end or its return."""
     if event.attempt < scenario.attempt:
         return True
     if any(discarded.attempt == event.attempt for discarded in scenario.discarded):
-        return not isinstance(event, events.ScenarioNotRun)
-    ends = isinstance(event, events.AttemptStarted | events.AttemptDiscarded | events.ScenarioScored | events.ScenarioNotRun)
+        back = isinstance(event, events.ScenarioScored) and event.restored
+        return not back and not isinstance(event, events.ScenarioNotRun | events.Requeued)
+    ends = isinstance(
+        event,
+        events.AttemptStarted | events.AttemptDiscarded | events.ScenarioScored | events.ScenarioNotRun | events.Requeued,
+    )
     return scenario.status in ENDED and not ends
 
 
