@@ -67,7 +67,9 @@ class Transcript:
     def lines(self) -> list[Line]:
         """All that is to show, oldest first: what is settled, then the words that are being spoken, one line a side."""
         spoken = [
-            Line("words", side, " ".join(text for _, text in pieces), pieces[0][0]) for side, pieces in self._words.items() if pieces
+            Line("words", side, " ".join(text for _, text in pieces), pieces[0][0])
+            for side, pieces in self._words.items()
+            if pieces
         ]
         return [*self.settled, *sorted(spoken, key=lambda line: line.at)]
 

@@ -68,12 +68,14 @@ class View:
         self.shown: str | None = None
         """The scenario that is shown: the chosen one, else one that runs."""
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
+        self._running: dict[str, ScenarioState] = {}
 
     def apply(self, event: events.Event) -> frozenset[Area]:
         """Fold one event in; returns the areas that changed. What scenarios say counts only where it is the one shown."""
         areas: frozenset[Area] = frozenset(self.run.apply(event))
         if isinstance(event, events.RunStarted):
             self._transcripts.clear()
+            self._running.clear()
             if self.selected not in self.run.scenarios:
                 self.selected = None
             self._follow()
@@ -85,6 +87,7 @@ class View:
             return areas
         self._fold_text(event)
         if "queue" in areas:
+            self._note_running(self.run.scenarios[event.scenario])
             before = self.shown
             self._follow()
             if self.shown != before:
@@ -129,6 +132,7 @@ class View:
         """The journal is another one: forget what was folded, keep the log and what was chosen."""
         self.run = RunState()
         self._transcripts.clear()
+        self._running.clear()
         self.shown = None
         return ALL_AREAS
 
@@ -138,7 +142,7 @@ class View:
 
     def running(self) -> list[ScenarioState]:
         """Scenarios that an attempt is made at, in the queue's order."""
-        return [each for each in self.run.scenarios.values() if each.status in RUNNING]
+        return sorted(self._running.values(), key=lambda each: each.number)
 
     def transcript(self, scenario: str | None) -> Transcript | None:
         """What is held of a scenario; None where it has to be read from its files, or nothing was said."""
@@ -180,6 +184,12 @@ class View:
         for name in idle[: max(0, len(idle) - KEPT_TRANSCRIPTS)]:
             del self._transcripts[name]
 
+    def _note_running(self, scenario: ScenarioState) -> None:
+        if scenario.status in RUNNING:
+            self._running[scenario.name] = scenario
+        else:
+            self._running.pop(scenario.name, None)
+
     def _follow(self) -> None:
         """What is followed stays while it runs; then comes whichever has run longest; nothing to follow leaves the last one."""
         if self.selected is not None:
@@ -188,9 +198,8 @@ class View:
         current = self.scenario()
         if current is not None and current.status in RUNNING:
             return
-        running = self.running()
-        if running:
-            self.shown = min(running, key=lambda each: each.since).name
+        if self._running:
+            self.shown = min(self._running.values(), key=lambda each: each.since).name
         elif current is None:
             self.shown = next(iter(self.run.scenarios), None)
 
