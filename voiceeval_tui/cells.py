@@ -69,7 +69,8 @@ def fit(text: str, cells: int, align: Align = "left", ellipsis: str = ELLIPSIS) 
 
 def wrap(text: str, cells: int, most: int = 50) -> list[str]:
     """Untrusted text broken into lines of at most `cells` cells, at spaces where there are any; at most `most` lines, the last one cut."""
-    left, lines = drawable(text.strip()), []
+    left = drawable(text.strip())
+    lines: list[str] = []
     while left and len(lines) < most:
         if width(left) <= cells:
             lines.append(left)
@@ -99,7 +100,8 @@ def _drawable(text: str) -> str:
     text = safe(text)
     if text.isascii() or all(map(get_character_cell_size, text)):
         return text
-    kept, marks = [], MAX_MARKS
+    kept: list[str] = []
+    marks = MAX_MARKS
     for each in text:
         if get_character_cell_size(each) > 0:
             marks = 0
