@@ -151,22 +151,6 @@ def open_source(session: Path) -> Source:
     return FilesSource(session)
 
 
-def find_session(output_dir: Path, wanted: str | None) -> Path:
-    """The session that is meant: a path, a timestamp under `output_dir`, or the newest there. Raises SourceError."""
-    if wanted is not None:
-        for path in (Path(wanted), layout.session_dir(output_dir, wanted), output_dir / wanted):
-            if path.is_dir():
-                return path
-        raise SourceError(f"there is no session {wanted}: neither that folder nor {layout.session_dir(output_dir, wanted)}")
-    try:
-        sessions = sorted(path for path in output_dir.iterdir() if path.name.startswith(layout.SESSION_PREFIX) and path.is_dir())
-    except OSError:
-        sessions = []
-    if not sessions:
-        raise SourceError(f"there is no session under {output_dir}")
-    return sessions[-1]
-
-
 def _is_beginning(session: Path) -> bool:
     """Whether our engine has taken the folder and written nothing yet."""
     return holder(session) is not None and not any(session.glob(f"*/{layout.METRICS}"))

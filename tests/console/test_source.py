@@ -15,7 +15,7 @@ from voiceeval_engine.session import layout
 from voiceeval_tui import files_source
 from voiceeval_tui.files_source import FilesSource
 from voiceeval_tui.session_files import read_transcript
-from voiceeval_tui.source import JournalSource, SourceError, find_session, open_source
+from voiceeval_tui.source import JournalSource, SourceError, open_source
 from voiceeval_tui.view import View
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference_session" / "eval_20260101_000000"
@@ -196,15 +196,6 @@ def test_no_text_is_read_from_where_no_scenario_is(name: str) -> None:
     assert read_transcript(REFERENCE, name) is None
 
 
-def test_the_session_that_is_meant(tmp_path: Path) -> None:
-    for name in ("eval_20260101_000000", "eval_20260102_000000", "other"):
-        (tmp_path / name).mkdir()
-    assert find_session(tmp_path, None).name == "eval_20260102_000000"
-    assert find_session(tmp_path, "20260101_000000").name == "eval_20260101_000000"
-    assert find_session(tmp_path, str(tmp_path / "other")).name == "other"
-    with pytest.raises(SourceError, match="no session 1999"):
-        find_session(tmp_path, "1999")
-    with pytest.raises(SourceError, match="no session under"):
-        find_session(tmp_path / "nowhere", None)
+def test_there_is_no_source_where_there_is_no_session(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no session at"):
         open_source(tmp_path / "nowhere")
