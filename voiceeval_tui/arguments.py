@@ -12,9 +12,18 @@ from voiceeval_engine import __version__
 
 DESCRIPTION = "Runs voice-agent evaluations: two bots talk over real audio, turns and latency are measured, signals scored."
 EPILOG = (
-    "Other commands, each with its own --help: check-resume DIR (what a resume would do), rejudge DIR (score a saved session again), "
-    "bots (the embedded pairs, for any harness)."
+    "Other commands, each with its own --help: status, pause, resume-queue and stop [SESSION] (a running engine), check-resume DIR (what "
+    "a resume would do), rejudge DIR (score a saved session again), clean DIR (remove attempts that were moved aside), bots (the embedded "
+    "pairs, for any harness)."
 )
+CONTROL_COMMANDS = {
+    "status": "Shows how far a running evaluation is.",
+    "pause": "Lets no new attempt begin, retries included; conversations and judging go on.",
+    "resume-queue": "Lets attempts begin again after a pause.",
+    "stop": "Ends a run in good order after its current attempts; a resume runs the rest.",
+}
+
+_CONTROL_EPILOG = "Exit code 0: acknowledged; 1: refused, or no engine runs on the session; 2: the command line is wrong."
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -90,6 +99,35 @@ def build_rejudge_parser() -> argparse.ArgumentParser:
     parser.add_argument("session", type=Path, metavar="DIR", help="the session's folder")
     parser.add_argument("--only-failed", action="store_true", help="only scenarios whose judge call failed or is still out")
     add_judge_options(parser)
+    return parser
+
+
+def build_control_parser(command: str) -> argparse.ArgumentParser:
+    """The parser of one of CONTROL_COMMANDS."""
+    parser = argparse.ArgumentParser(
+        prog=f"voiceeval-tui {command}", description=CONTROL_COMMANDS[command], epilog=_CONTROL_EPILOG, allow_abbrev=False
+    )
+    parser.add_argument(
+        "session", nargs="?", metavar="SESSION", help="its folder, or its timestamp under --output-dir (the newest)"
+    )
+    parser.add_argument(
+        "--output-dir", type=Path, default=Path("eval_results"), metavar="DIR", help="where sessions go (./eval_results)"
+    )
+    parser.add_argument("--json", action="store_true", help="the answer as JSON on standard output")
+    if command == "stop":
+        parser.add_argument("--now", action="store_true", help="cut the current attempts too; a resume runs them again")
+    return parser
+
+
+def build_clean_parser() -> argparse.ArgumentParser:
+    """The parser of `clean`."""
+    parser = argparse.ArgumentParser(
+        prog="voiceeval-tui clean",
+        description="Removes attempts that were moved aside (.killed. folders) and left-over temporary files from a session; asks first.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR", help="the session's folder")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
     return parser
 
 

@@ -17,7 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from voiceeval_tui.arguments import build_check_resume_parser, build_parser, build_rejudge_parser
+from voiceeval_tui.arguments import CONTROL_COMMANDS, build_check_resume_parser, build_parser, build_rejudge_parser
+from voiceeval_tui.errors import CommandError
 from voiceeval_tui.text import safe, shortened
 
 if TYPE_CHECKING:
@@ -34,14 +35,6 @@ DEMO_DEFAULTS: dict[str, Any] = {
 }
 EMBEDDED_JUDGE = "embedded-rules"
 EMBEDDED_MARK = " (embedded)"
-
-
-class CommandError(Exception):
-    """The command cannot be carried out; `code` is the exit code, the message a sentence."""
-
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,6 +71,14 @@ def _dispatch(argv: list[str]) -> int:
         return _check_resume(argv[1:])
     if argv[:1] == ["rejudge"]:
         return _run_fast(_rejudge(argv))
+    if argv and argv[0] in CONTROL_COMMANDS:
+        from voiceeval_tui import commands
+
+        return commands.control(argv)
+    if argv[:1] == ["clean"]:
+        from voiceeval_tui import commands
+
+        return commands.clean(argv[1:])
     return _run_command(argv)
 
 

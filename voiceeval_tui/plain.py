@@ -1,6 +1,6 @@
 """Headless output: plain lines, a fold of the engine's events, readable on a terminal and in a log file alike.
 
-Colours only where the output is a terminal, never a carriage return. May import `text`, the engine's `live` and its Wilson interval.
+Colours only where the output is a terminal, never a carriage return. May import `text`, `figures` and the engine's `live`.
 Rule: running page, "Commands".
 """
 
@@ -11,8 +11,8 @@ import time
 from typing import TextIO
 
 from voiceeval_engine.live import events
-from voiceeval_engine.live.state import ENDED, SCORED, Count, RunState, ScenarioState, percentile
-from voiceeval_engine.session.summary import wilson_interval
+from voiceeval_engine.live.state import ENDED, SCORED, RunState, ScenarioState, percentile
+from voiceeval_tui.figures import counted, duration, rate
 from voiceeval_tui.text import safe, shortened
 
 PROGRESS_SECONDS = 60.0
@@ -41,7 +41,7 @@ class PlainOutput:
         match event:
             case events.RunStarted():
                 self._last_progress = event.time
-                what = f"{_counted(len(event.scenarios), 'scenario')} on {_counted(len(event.pairs), 'pair')}"
+                what = f"{counted(len(event.scenarios), 'scenario')} on {counted(len(event.pairs), 'pair')}"
                 self._line(event.time, f"session {safe(event.session)}: {what}")
             case events.AttemptStarted():
                 where = f" on pair {event.pair + 1}" if len(self.state.pairs) > 1 else ""
@@ -77,13 +77,13 @@ class PlainOutput:
         eta = state.eta(now)
         parts = [
             f"progress {state.done}/{len(state.scenarios)} done",
-            f"success {_rate(state.success)}",
-            f"elapsed {_duration(elapsed)}",
+            f"success {rate(state.success.k, state.success.n)}",
+            f"elapsed {duration(elapsed)}",
         ]
-        if rate := state.rate(now):
-            parts.append(f"{rate * 60:.1f} a minute")
+        if pace := state.rate(now):
+            parts.append(f"{pace * 60:.1f} a minute")
         if eta is not None and state.done < len(state.scenarios):
-            parts.append(f"ETA {_duration(eta)}")
+            parts.append(f"ETA {duration(eta)}")
         self._line(now, ", ".join(parts))
 
     def _summary(self, event: events.RunEnded) -> None:
@@ -91,13 +91,13 @@ class PlainOutput:
         print(file=out)
         print(f"{'Evaluation finished' if event.reason == 'finished' else 'Evaluation ' + safe(event.reason)}: "
               f"{state.count(*SCORED)} of {len(state.scenarios)} scenarios have a result, "
-              f"{_duration(event.time - state.started)} in all", file=out)  # fmt: skip
-        print(f"  success        {_rate(state.success, interval=True)}", file=out)
-        print(f"  task success   {_rate(state.task_success, interval=True)}   (clean exit aside)", file=out)
+              f"{duration(event.time - state.started)} in all", file=out)  # fmt: skip
+        print(f"  success        {rate(state.success.k, state.success.n, interval=True)}", file=out)
+        print(f"  task success   {rate(state.task_success.k, state.task_success.n, interval=True)}   (clean exit aside)", file=out)
         for signal, label in _SIGNALS.items():
             count = state.signal(signal)
             if count.n:
-                print(f"  {label:<14} {_rate(count, interval=True)}", file=out)
+                print(f"  {label:<14} {rate(count.k, count.n, interval=True)}", file=out)
         if state.judge_scores:
             mean = sum(state.judge_scores) / len(state.judge_scores)
             print(f"  judge score    mean {mean:.3f} of {len(state.judge_scores)}", file=out)
@@ -133,16 +133,12 @@ class PlainOutput:
         return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if self._colour and what in _COLOURS else text
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 def _describe(scenario: ScenarioState, status: str) -> str:
     name = safe(scenario.name)
     if scenario.status == "not run":
         return f"{status} {name}: {shortened(scenario.reason or '', 300)}"
     p50 = percentile(scenario.latencies, 0.5)
-    parts = [f"{status} {name}", safe(scenario.stop_reason or ""), _counted(scenario.turns, "turn")]
+    parts = [f"{status} {name}", safe(scenario.stop_reason or ""), counted(scenario.turns, "turn")]
     parts.append("no latency" if p50 is None else f"p50 {p50:.0f}ms")
     if scenario.failed_signals:
         parts.append(f"failed: {safe(', '.join(scenario.failed_signals))}")
@@ -164,27 +160,8 @@ def _names(names: list[str]) -> str:
     return f"{len(names)}: {shown}{', ...' if len(names) > 5 else ''}"
 
 
-def _rate(count: Count, *, interval: bool = False) -> str:
-    if not count.n:
-        return "-"
-    text = f"{count.k}/{count.n} {100 * count.k / count.n:.1f}%"
-    if not interval:
-        return text
-    low, high = wilson_interval(count.k, count.n)
-    return f"{text:<14} [{100 * low:.0f}-{100 * high:.0f}]"
-
-
 def _latency(values: list[float]) -> str:
     if not values:
         return "no measurement"
     p50, p95 = percentile(values, 0.5), percentile(values, 0.95)
     return f"p50 {p50:.0f}ms  p95 {p95:.0f}ms  max {max(values):.0f}ms  n {len(values)}"
-
-
-def _duration(seconds: float) -> str:
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
