@@ -71,6 +71,10 @@ def _dispatch(argv: list[str]) -> int:
         return _check_resume(argv[1:])
     if argv[:1] == ["rejudge"]:
         return _run_fast(_rejudge(argv))
+    if argv[:1] == ["watch"]:
+        from voiceeval_tui.watch import watch
+
+        return watch(argv[1:])
     if argv and argv[0] in CONTROL_COMMANDS:
         from voiceeval_tui import commands
 

@@ -122,7 +122,10 @@ class Palette:
 
 def to_textual(theme: ThemeFile) -> Theme:
     """The theme as Textual wants it."""
-    return Theme(name=theme.name, dark=theme.dark, ansi=theme.ansi, variables={"muted": theme.muted}, **theme.colors.model_dump())
+    variables = {"muted": theme.muted, "rule": theme.muted if theme.ansi else theme.colors.panel}
+    if theme.ansi:
+        variables["ansi-background"] = theme.colors.background  # Textual's own style sheet asks for it
+    return Theme(name=theme.name, dark=theme.dark, ansi=theme.ansi, variables=variables, **theme.colors.model_dump())
 
 
 def load_themes(config_dir: Path | None = None) -> Themes:

@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol, cast
 
 from rich.segment import Segment
 from textual import events
+from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
@@ -43,12 +44,12 @@ class Pane(ScrollView, can_focus=True):
         position: absolute;
         overflow-x: hidden;
         scrollbar-size-vertical: 1;
-        border-top: solid $panel;
+        border-top: solid $rule;
         border-title-color: $muted;
         border-title-style: none;
     }
     Pane:focus { border-top: solid $accent; border-title-color: $accent; border-title-style: bold; }
-    Pane.-beside { border-left: solid $panel; }
+    Pane.-beside { border-left: solid $rule; }
     """
 
     NAME: ClassVar[str]
@@ -77,7 +78,7 @@ class Pane(ScrollView, can_focus=True):
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
         """All rows, top first; must not change `view`. `width` is the cells of a row; `self.size.height` tells how many lines show."""
-        raise NotImplementedError
+        return ()
 
     def heading(self, view: View) -> str:
         """The title on the pane's upper edge. It is drawn with the whole pane, so it must not change every second."""
@@ -185,7 +186,7 @@ class Pane(ScrollView, can_focus=True):
 class ListPane(Pane):
     """A pane whose rows stand for things with keys, one of them chosen. Rows are made for the lines that show only."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         ("up,k", "move(-1)"),
         ("down,j", "move(1)"),
         ("pageup", "page(-1)"),
@@ -214,11 +215,11 @@ class ListPane(Pane):
 
     def items(self, view: View) -> Sequence[str]:
         """The keys of all rows in order, each once."""
-        raise NotImplementedError
+        return ()
 
     def item_row(self, view: View, key: str, width: int) -> Row:
         """One row, whatever the cursor does."""
-        raise NotImplementedError
+        return ((key, "text"),)
 
     def collect(self) -> int:
         """As `Pane`."""
