@@ -82,14 +82,17 @@ class ConsoleApp(App[None]):
             self._filters.append(AsciiOnly())
 
     def on_mount(self) -> None:
-        """Open the session, take the signals."""
+        """Take the signals."""
         if not self.is_headless and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGHUP, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._leave)
+
+    def get_default_screen(self) -> Screen[None]:
+        """The session's."""
         screen = RunScreen(self._source, self._engine, 1.0 / self._fps)
-        self.push_screen(screen)
         for problem in self._themes.problems:
             screen.view.note("WARNING", problem)
+        return screen
 
     def on_unmount(self) -> None:
         """Give the signals back."""

@@ -6,7 +6,7 @@ is room for one at a time only. May import the standard library. Rule: console p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 NARROW, WIDE, HUGE = 70, 120, 170
@@ -32,7 +32,7 @@ def fold(width: int, height: int, panes: Sequence[str], stage: str, *, zoomed: b
         return {}
     if zoomed or width < NARROW or height < LOW - 4:
         return {stage: Box(0, 0, width, height)}
-    right = stage if stage != "queue" else _first(have, "transcript", "log")
+    right = stage if stage != "queue" else next((name for name in ("transcript", "log") if name in have), None)
     if width >= HUGE and height >= TALL:
         return _huge(width, height, have, stage)
     if width >= WIDE:
@@ -40,63 +40,75 @@ def fold(width: int, height: int, panes: Sequence[str], stage: str, *, zoomed: b
     return _narrow(width, height, have, right)
 
 
-def _narrow(width: int, height: int, have: Collection[str], right: str | None) -> dict[str, Box]:
+def _narrow(width: int, height: int, have: set[str], right: str | None) -> dict[str, Box]:
     """Queue and stage side by side, strips under them."""
     strips = [(name, lines) for name, lines in (("latency", 2), ("trouble", 3)) if name in have and name != right and height >= LOW]
+    if right is None and "queue" not in have:
+        return _columns(width, height, [(0, strips)])
     top = height - sum(lines for _, lines in strips)
-    boxes = _side_by_side(width, top, "queue" if "queue" in have else None, right, width // 2)
+    boxes = _columns(width, top, [(width // 2 + 4, _queue(have)), (0, _one(right))])
     for name, lines in strips:
         boxes[name] = Box(0, top, width, lines)
         top += lines
     return boxes
 
 
-def _wide(width: int, height: int, have: Collection[str], right: str | None) -> dict[str, Box]:
+def _wide(width: int, height: int, have: set[str], right: str | None) -> dict[str, Box]:
     """The queue at full height, the stage and the strips in the other column."""
-    split = max(50, width * 2 // 5) if "queue" in have else 0
-    boxes = {"queue": Box(0, 0, split, height)} if split else {}
     under = [(name, lines) for name, lines in (("lanes", 6), ("latency", 6), ("trouble", 6)) if name in have and name != right]
-    while under and height - sum(lines for _, lines in under) < 10:
+    while under and height - sum(lines for _, lines in under) < LOW - 8:
         under.pop(0)
-    return boxes | _stack(split, width - split, height, [(right, 0), *under])
+    return _columns(width, height, [(max(50, width * 2 // 5), _queue(have)), (0, [*_one(right), *under])])
 
 
 def _huge(width: int, height: int, have: set[str], stage: str) -> dict[str, Box]:
     """Three columns: queue; transcript and details; latency, lanes, trouble."""
     last = [(name, lines) for name, lines in (("latency", 0), ("lanes", 10), ("trouble", 0)) if name in have]
-    shown = {"queue", "transcript", "details", *(name for name, _ in last)}
-    middle = [(stage, 0)] if stage in have - shown else [("transcript", 0)] if "transcript" in have else []
-    middle += [("details", height * 2 // 5)] if "details" in have else []
-    if not middle and (other := _first(have, "log")):
-        middle = [(other, 0)]
-    split = width // 3 if "queue" in have else 0
-    side = min(60, width * 3 // 10) if last else 0
-    boxes = {"queue": Box(0, 0, split, height)} if split else {}
-    boxes |= _stack(split, width - split - side, height, middle)
-    return boxes | _stack(width - side, side, height, last)
+    usual = {"queue", "transcript", "details", *(name for name, _ in last)}
+    top = stage if stage not in usual else "transcript" if "transcript" in have else None
+    middle = [*_one(top), *([("details", height * 2 // 5)] if "details" in have else [])]
+    if not middle and "log" in have:
+        middle = [("log", 0)]
+    return _columns(width, height, [(width // 3, _queue(have)), (0, middle), (min(60, width * 3 // 10), last)])
 
 
-def _side_by_side(width: int, height: int, left: str | None, right: str | None, split: int) -> dict[str, Box]:
-    if left is None or right is None:
-        alone = left or right
-        return {alone: Box(0, 0, width, height)} if alone else {}
-    return {left: Box(0, 0, split, height), right: Box(split, 0, width - split, height)}
+Stack = list[tuple[str, int]]
+"""Panes from the top with the lines that each takes; those with 0 share what is left."""
 
 
-def _stack(x: int, width: int, height: int, wanted: Sequence[tuple[str | None, int]]) -> dict[str, Box]:
-    """A column; who asks for 0 lines shares what the others leave."""
-    column = [(name, lines) for name, lines in wanted if name is not None]
-    sharing = sum(lines == 0 for _, lines in column)
-    left = height - sum(lines for _, lines in column)
+def _queue(have: set[str]) -> Stack:
+    return [("queue", 0)] if "queue" in have else []
+
+
+def _one(name: str | None) -> Stack:
+    return [(name, 0)] if name is not None else []
+
+
+def _columns(width: int, height: int, wanted: list[tuple[int, Stack]]) -> dict[str, Box]:
+    """Columns from the left; those with 0 cells take what is left, those without panes nothing, and no hole remains."""
+    columns = [(cells, stack) for cells, stack in wanted if stack]
+    rest = width - sum(cells for cells, _ in columns)
+    if columns and all(cells for cells, _ in columns):
+        columns[-1] = (columns[-1][0] + rest, columns[-1][1])
+    boxes: dict[str, Box] = {}
+    x = 0
+    for cells, stack in columns:
+        taken = cells or rest
+        boxes |= _stack(x, taken, height, stack)
+        x += taken
+    return boxes
+
+
+def _stack(x: int, width: int, height: int, stack: Stack) -> dict[str, Box]:
+    if all(lines for _, lines in stack):
+        stack = [*stack[:-1], (stack[-1][0], 0)]
+    sharing = sum(lines == 0 for _, lines in stack)
+    left = height - sum(lines for _, lines in stack)
     boxes, y = {}, 0
-    for name, lines in column:
+    for name, lines in stack:
         if lines == 0:
             lines = left // sharing
             left, sharing = left - lines, sharing - 1
         boxes[name] = Box(x, y, width, lines)
         y += lines
     return boxes
-
-
-def _first(have: Collection[str], *names: str) -> str | None:
-    return next((name for name in names if name in have), None)

@@ -10,7 +10,7 @@ from pathlib import PurePath
 
 from voiceeval_engine.live.state import percentile
 from voiceeval_tui.cells import drawable, fit, width
-from voiceeval_tui.figures import counted, duration, rate
+from voiceeval_tui.figures import counted, duration, milliseconds, rate
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import View
 from voiceeval_tui.widgets.pane import Pane, Row, Span
@@ -57,8 +57,8 @@ def _second_line(view: View, cells: int) -> Row:
         (0, (f" success {' '.join(rate(success.k, success.n, interval=True).split())}", "strong")),
         (1, (f"task {task.k}/{task.n}", "text")),
         (2, (f"stalled {stalled}", "warn" if stalled else "dim")),
-        (3, (f"not run {missing}", "warn" if missing else "dim")),
-        (4, (f"p50 {p50:.0f}ms p95 {p95:.0f}ms" if p50 is not None and p95 is not None else "no latency", "text")),
+        (2 if missing else 4, (f"not run {missing}", "warn" if missing else "dim")),
+        (3, (f"p50 {milliseconds(p50)} p95 {milliseconds(p95)}", "text")),
         (5, (f"tokens {run.tokens:,}", "dim")),
     ]
     if view.link.bad_lines:

@@ -46,7 +46,7 @@ class LogPane(Pane):
                 (line.message, _STYLES[line.level]),
             )
             for line in view.log
-            if line.level in shown
+            if line.level in shown and line.message.strip("= ")
         ]
 
     def action_level(self) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from voiceeval_engine.live.state import ENDED, ScenarioState, Status, percentile
 from voiceeval_tui.cells import fit
-from voiceeval_tui.figures import duration
+from voiceeval_tui.figures import duration, milliseconds
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import PROBLEMS, RUNNING, View
 from voiceeval_tui.widgets.pane import ListPane, Row
@@ -33,9 +33,8 @@ MARKS: dict[Status, tuple[str, StyleName]] = {
 }
 """Never colour alone: the mark and the words tell too."""
 
-_LATENCY_CELLS, _TURN_CELLS = 7, 5
-_NAME_SHARE = (1, 2)
-"""The name's part of a narrow pane; a wide one gives it what it needs."""
+_MARK_CELLS, _ATTEMPT_CELLS, _TURN_CELLS, _LATENCY_CELLS, _TOLD_CELLS = 2, 3, 4, 7, 10
+_LEAST_NAME_CELLS = 12
 
 
 class QueuePane(ListPane):
@@ -49,7 +48,8 @@ class QueuePane(ListPane):
         super().__init__()
         self.order: Order = "queued"
         self.words = ""
-        self._name_cells = 10
+        self._name_cells = _LEAST_NAME_CELLS
+        self._attempt_cells = 0
 
     def heading(self, view: View) -> str:
         """As `Pane`."""
@@ -65,8 +65,11 @@ class QueuePane(ListPane):
         if self.view.shown is not None:
             self.cursor = self.view.shown
         count = super().collect()
-        longest = max((len(name) for name in self.keys), default=10)
-        self._name_cells = max(8, min(longest, self.row_width * _NAME_SHARE[0] // _NAME_SHARE[1]))
+        again = any(each.attempt > 1 for each in self.view.run.scenarios.values())
+        self._attempt_cells = _ATTEMPT_CELLS if again else 0
+        others = _MARK_CELLS + self._attempt_cells + _TURN_CELLS + _LATENCY_CELLS + _TOLD_CELLS
+        longest = max((len(name) for name in self.keys), default=0)
+        self._name_cells = max(_LEAST_NAME_CELLS, min(longest, self.row_width - others))
         return count
 
     def items(self, view: View) -> Sequence[str]:
@@ -84,13 +87,14 @@ class QueuePane(ListPane):
         attempt = f"#{scenario.attempt}" if scenario.attempt > 1 else ""
         p50 = percentile(scenario.latencies, 0.5)
         running = scenario.status in RUNNING
+        left = width - _MARK_CELLS - self._name_cells - self._attempt_cells - _TURN_CELLS - _LATENCY_CELLS - 2
         return (
             (f"{mark} ", style),
-            (fit(key, self._name_cells), "strong" if running else "text"),
-            (fit(attempt, 4, "right"), "warn"),
+            (fit(_short(key, self._name_cells), self._name_cells), "strong" if running else "text"),
+            (fit(attempt, self._attempt_cells, "right"), "warn"),
             (fit(f"{scenario.turns}t" if scenario.attempt or scenario.loaded else "", _TURN_CELLS, "right"), "dim"),
-            (fit("" if p50 is None else f"{p50:.0f}ms", _LATENCY_CELLS + 1, "right"), "text"),
-            (f"  {told(scenario, view.now)}", style if scenario.status != "passed" else "dim"),
+            (fit("" if p50 is None else milliseconds(p50), _LATENCY_CELLS, "right"), "text"),
+            (f"  {fit(told(scenario, view.now), max(0, left))}", style if scenario.status != "passed" else "dim"),
         )
 
     def problem(self, view: View, step: int) -> str | None:
@@ -122,6 +126,14 @@ def told(scenario: ScenarioState, now: float) -> str:
             return f"{', '.join(scenario.failed_signals) or 'failed'} {scenario.stop_reason or ''}"
         case _:
             return f"pass {scenario.stop_reason or ''}"
+
+
+def _short(name: str, cells: int) -> str:
+    """A long name gives up letters of its domain first: what tells scenarios apart stands at the end."""
+    domain, mark, rest = name.partition("__")
+    if len(name) <= cells or not mark:
+        return name
+    return f"{domain[: max(1, cells - len(rest) - 1)]}…{rest}"
 
 
 def _searched(scenario: ScenarioState) -> str:
