@@ -22,7 +22,7 @@ from rich.segment import Segment
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.color import Color
-from textual.filter import LineFilter
+from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 
 from voiceeval_tui.actions import applying
@@ -78,6 +78,8 @@ class ConsoleApp(App[None]):
         first = self._themes.first(environ, colours=_COLOURS.get(self.console.color_system or "", 16))
         self.palette = Palette(self._themes.by_name[first])
         self.theme = first
+        if self.no_color:  # Textual would send shades of grey under a theme that is not the terminal's own
+            self._filters = [NoColor() if isinstance(each, Monochrome) else each for each in self._filters]
         if ascii_only(environ):
             self._filters.append(AsciiOnly())
 
