@@ -72,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     score.add_argument("--max-auto-retries", type=int, metavar="N", help="automatic retries per scenario (1)")
     score.add_argument("--auto-retry-backoff-secs", type=float, metavar="S", help="pause before a retry (5)")
+    score.add_argument("--backend-wait", type=float, metavar="S", help="end the run when no pair of bots answers for so long (600)")
     add_judge_options(parser)
     return parser
 

@@ -60,6 +60,20 @@ class PlainOutput:
             case events.Logged() if event.level != "INFO":
                 what = self._paint("warning", f"{event.level.lower():<8}")
                 self._line(event.time, f"{what} {shortened(event.message.removeprefix('WARNING: '), 300)}")
+            case events.Requeued():
+                self._line(event.time, f"queued   {safe(event.scenario)} again: {shortened(event.reason, 300)}")
+            case events.PairOut():
+                since = time.strftime("%H:%M:%S", time.localtime(event.since))
+                what = self._paint("warning", "pair out")
+                self._line(event.time, f"{what} pair {event.pair + 1} since {since}: {shortened(event.reason, 300)}")
+            case events.PairBack():
+                self._line(event.time, f"pair in  pair {event.pair + 1} answers again")
+            case events.Paused():
+                self._line(event.time, f"{self._paint('warning', 'paused  ')} {shortened(event.reason, 300)}")
+            case events.GoneOn():
+                self._line(event.time, "goes on")
+            case events.Stopping():
+                self._line(event.time, f"stopping {'after the attempts that run' if event.after_current else 'now'}")
             case events.RunEnded():
                 self._summary(event)
             case _:
@@ -89,7 +103,8 @@ class PlainOutput:
     def _summary(self, event: events.RunEnded) -> None:
         state, out = self.state, self._out
         print(file=out)
-        print(f"{'Evaluation finished' if event.reason == 'finished' else 'Evaluation ' + safe(event.reason)}: "
+        how = safe(event.reason) if event.reason in ("finished", "interrupted") else f"ended early, {safe(event.reason)}"
+        print(f"Evaluation {how}: "
               f"{state.count(*SCORED)} of {len(state.scenarios)} scenarios have a result, "
               f"{duration(event.time - state.started)} in all", file=out)  # fmt: skip
         print(f"  success        {rate(state.success.k, state.success.n, interval=True)}", file=out)
@@ -113,6 +128,9 @@ class PlainOutput:
                 f"  {self._paint('warning', 'judge failed  ')} {_names(failed_calls)}: scored 0.0, not the agent's failure",
                 file=out,
             )
+        by_hand = [scenario.name for scenario in state.scenarios.values() if scenario.by_hand]
+        if by_hand:
+            print(f"  {'re-run by hand':<14} {_names(by_hand)}", file=out)
         for status, label in (("judging", "verdict out"), ("queued", "not started")):
             names = [scenario.name for scenario in state.scenarios.values() if scenario.status == status]
             if names:

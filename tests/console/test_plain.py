@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from typing import Any
 
 import pytest
@@ -233,3 +234,37 @@ def test_a_reason_of_any_length_stays_one_readable_line() -> None:
     line = _line(_start(), _attempt(A), events.ScenarioNotRun(scenario=A, attempt=1, reason="x" * 4000))
     assert len(line) < 350
     assert "…" in line
+
+
+def test_pauses_outages_and_returns_to_the_queue_are_told() -> None:
+    told = _print(
+        _start(2),
+        events.PairOut(pair=1, reason="agent bot: refused\x1b[2J", since=1_750_000_000.0),
+        events.Requeued(scenario="cafe__a", attempt=1, reason="its pair of bots had died"),
+        events.Paused(reason="the disk is full"),
+        events.GoneOn(),
+        events.PairBack(pair=1),
+        events.Stopping(after_current=True),
+    )[1:]
+    assert [line.split(" ", 1)[1] for line in told] == [
+        f"pair out pair 2 since {time.strftime('%H:%M:%S', time.localtime(1_750_000_000.0))}: agent bot: refused\\x1b[2J",
+        "queued   cafe__a again: its pair of bots had died",
+        "paused   the disk is full",
+        "goes on",
+        "pair in  pair 2 answers again",
+        "stopping after the attempts that run",
+    ]
+
+
+def test_the_summary_names_what_was_run_again_by_hand_and_why_the_run_ended() -> None:
+    told = _print(
+        _start(),
+        _attempt("cafe__a"),
+        _scored("cafe__a", verdict=False),
+        events.Requeued(scenario="cafe__a", attempt=1, reason="by hand", by_hand=True),
+        _attempt("cafe__a", 2),
+        _scored("cafe__a", attempt=2),
+        events.RunEnded(complete=False, reason="no pair of bots has answered for 600 s", files=[]),
+    )
+    assert any(line.startswith("Evaluation ended early, no pair of bots has answered for 600 s: 1 of ") for line in told)
+    assert "  re-run by hand 1: cafe__a" in told

@@ -142,7 +142,7 @@ async def test_a_disk_that_refuses_is_kept_as_an_error(tmp_path: Path) -> None:
     assert isinstance(journal.error, FileNotFoundError)
 
 
-async def test_what_comes_after_a_full_disk_begins_on_a_line_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_full_disk_did_not_take_is_written_when_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "j"
     open_file = Path.open
 
@@ -156,24 +156,30 @@ async def test_what_comes_after_a_full_disk_begins_on_a_line_of_its_own(tmp_path
         def __exit__(self, *_: Any) -> None:
             self._file.close()
 
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._file, name)
+
         def write(self, data: bytes) -> int:
-            self._file.write(data[: len(data) // 2])
-            raise OSError(28, "No space left on device")
+            if len(data) < 10:
+                raise OSError(28, "No space left on device")
+            written: int = self._file.write(data[: len(data) // 2])
+            return written
 
     with ThreadPoolExecutor(1) as executor:
         journal = Journal(path, executor)
         with monkeypatch.context() as patch:
-            patch.setattr(Path, "open", lambda self, *given: Full(open_file(self, *given)))
-            journal.emit(_said("lost"))
+            patch.setattr(Path, "open", lambda self, *given, **named: Full(open_file(self, *given, **named)))
+            journal.emit(_said("waits"))
             await asyncio.sleep(0)
             await journal.close()
         assert isinstance(journal.error, OSError)
-        assert not path.read_bytes().endswith(b"\n")
+        assert path.read_bytes() == b""
         journal._timer = None
-        journal.emit(_said("kept"))
+        journal.emit(_said("comes after it"))
         await journal.close()
-    assert _messages(path) == ["kept"]
-    assert _read(path)[1].bad_lines == 1
+    assert journal.error is None
+    assert _messages(path) == ["waits", "comes after it"]
+    assert _read(path)[1].bad_lines == 0
 
 
 async def test_lines_are_on_disk_while_the_run_goes_on(tmp_path: Path) -> None:

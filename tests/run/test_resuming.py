@@ -427,7 +427,7 @@ async def test_aggregates_of_a_moment_never_replace_those_of_the_end(tmp_path: P
         tmp_path, "x", ["s__a"], 2, offload=offload, emit=lambda _: None, log=logging.LoggerAdapter(logging.getLogger("t"), {})
     )
     try:
-        aggregating = asyncio.create_task(ledger.keep_up_to_date())
+        aggregating = asyncio.create_task(ledger.keep_up_to_date(lambda error: None))
         ledger.did_not_run("s__a", 0, "a test")
         await asyncio.to_thread(began.wait, 30)
         aggregating.cancel()

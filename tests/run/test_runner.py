@@ -20,6 +20,7 @@ from hostile_bots import HostileBot, Refusal, Stage
 
 from voiceeval_engine.bots.server import BotPair
 from voiceeval_engine.live import events
+from voiceeval_engine.run import records as records_module
 from voiceeval_engine.run import runner as runner_module
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.runner import Runner
@@ -64,13 +65,16 @@ def test_pairs_share_one_queue_and_talk_once_at_a_time(tmp_path: Path, quick_pai
     assert [each["scenario_name"] for each in json.loads((ran.session / "all_metrics.json").read_text())] == names
 
 
-def test_a_pair_whose_bot_refuses_does_not_touch_the_other_pair(tmp_path: Path) -> None:
+def test_a_scenario_that_a_pair_refuses_goes_to_another_pair(tmp_path: Path) -> None:
     refusing, good = (HostileBot(replies={"reset": Refusal("not today")}), HostileBot()), (HostileBot(_says_goodbye), HostileBot())
     with serving(*refusing, *good):
         ran = run_engine(tmp_path, [refusing, good], {name: scenario(name) for name in ("s__bad", "s__good")}, max_auto_retries=1)
-    assert "agent bot refused reset: not today" in ran.not_run("s__bad")
-    assert ran.metrics("s__good")["is_successful"] is True
-    assert not ran.complete
+    assert ran.complete
+    assert all(ran.metrics(name)["is_successful"] for name in ("s__bad", "s__good"))
+    (discarded,) = ran.of("s__bad", events.AttemptDiscarded)
+    assert "agent bot refused reset: not today" in discarded.reason
+    assert ran.metrics("s__bad")["auto_retry_reasons"] == [discarded.reason]
+    assert [each.pair for each in ran.of("s__bad", events.AttemptStarted)] == [0, 1]
 
 
 def _stop_iteration() -> Any:
@@ -231,7 +235,7 @@ def test_stopping_waits_for_no_bot_that_has_stopped_reading(tmp_path: Path) -> N
 def test_a_result_that_was_being_written_when_the_run_was_stopped_counts(
     tmp_path: Path, quick_pairs: list[tuple[HostileBot, HostileBot]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish, scoring = runner_module.finish, threading.Event()
+    finish, scoring = records_module.finish, threading.Event()
     runners: list[tuple[asyncio.AbstractEventLoop, Runner]] = []
 
     def slow_finish(*arguments: Any) -> Any:
@@ -244,7 +248,7 @@ def test_a_result_that_was_being_written_when_the_run_was_stopped_counts(
         if not runners:
             runners.append((asyncio.get_running_loop(), runner))
 
-    monkeypatch.setattr(runner_module, "finish", slow_finish)
+    monkeypatch.setattr(records_module, "finish", slow_finish)
     ran = run_engine(tmp_path, quick_pairs[:1], {"s__1": scenario("s__1"), "s__2": scenario("s__2")}, watch=watch, **BRIEF)
     assert ran.has_result("s__1")
     assert len(ran.of("s__1", events.ScenarioScored)) == 1

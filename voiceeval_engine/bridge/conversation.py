@@ -170,6 +170,14 @@ class Conversation:
                 with contextlib.suppress(OSError):  # it was told above, or something else is on its way up
                     await self._recorder.close()
 
+    def stop(self) -> bool:
+        """The operator ends it: `run` returns with what there is. False while there is nothing yet to end; cancel `run` then."""
+        if self._zero is None:
+            return False
+        self._ending.stopped(time.monotonic())
+        self._finish()
+        return True
+
     def on_audio(self, side: Side, frame: AudioFrame) -> None:
         lane = self._lanes[side]
         try:
@@ -229,7 +237,7 @@ class Conversation:
             for side in ("user", "agent"):
                 await self._links[side].open(frame_seconds=self._settings.chunk_seconds)
         except LinkError as error:
-            raise SetupFailed(f"conversation: {error}") from error
+            raise SetupFailed("conversation", error) from error
 
     def _on_server_message(self, side: Side, data: rtvi.ServerMessageData, now: float) -> None:
         if data.text is not None:

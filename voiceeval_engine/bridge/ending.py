@@ -11,7 +11,7 @@ from typing import Literal
 Side = Literal["agent", "user"]
 Policy = Literal["tool-only", "valid-terminal-state"]
 StopReason = Literal[
-    "[EXIT]", "[SIMULATOR_EXIT]", "[INACTIVITY_TIMEOUT]", "[TIMEOUT]", "[AGENT_DISCONNECTED]", "[USER_DISCONNECTED]"
+    "[EXIT]", "[SIMULATOR_EXIT]", "[INACTIVITY_TIMEOUT]", "[TIMEOUT]", "[AGENT_DISCONNECTED]", "[USER_DISCONNECTED]", "[STOPPED]"
 ]
 
 _ACTIVE_PREFIXES = ("bot-tts-", "bot-llm-", "llm-function-call")
@@ -70,6 +70,10 @@ class Ending:
     def lost(self, side: Side, now: float) -> None:
         """A side's connection is gone."""
         self._stop("[AGENT_DISCONNECTED]" if side == "agent" else "[USER_DISCONNECTED]", now)
+
+    def stopped(self, now: float) -> None:
+        """The operator ends it."""
+        self._stop("[STOPPED]", now)
 
     def check(self, now: float, *, speech_buffered: bool) -> StopReason | None:
         """Time passes; the inactivity timer never fires while speech waits to be sent on."""

@@ -14,10 +14,12 @@ from typing import Any
 
 from voiceeval_engine.bridge.sync import Deltas, Shadow
 from voiceeval_engine.scenarios.model import Scenario, Side
-from voiceeval_engine.wire.link import BotLink, LinkError, RequestFailed
+from voiceeval_engine.wire.link import BotLink, ConnectFailed, LinkError, RequestFailed
 from voiceeval_engine.wire.rtvi import shorten
 
 Log = logging.LoggerAdapter[logging.Logger]
+
+SIDES: tuple[Side, Side] = ("user", "agent")
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,16 @@ class Pair:
 
 
 class SetupFailed(Exception):
-    """An attempt could not start; the message names the bot and the step."""
+    """An attempt could not start; the message names the bot and the step. `unreachable` where a bot could not be connected to."""
+
+    def __init__(self, step: str, error: LinkError) -> None:
+        super().__init__(f"{step}: {error}")
+        self.unreachable = isinstance(error, ConnectFailed)
 
 
 async def set_up(scenario: Scenario, pair: Pair, shadow: Shadow | None, log: Log) -> None:
     """Prepare both bots for `scenario`; raises SetupFailed. Both connections are closed on every path."""
-    links: dict[Side, BotLink] = {side: BotLink(side, pair.url(side), log) for side in ("user", "agent")}
+    links: dict[Side, BotLink] = {side: BotLink(side, pair.url(side), log) for side in SIDES}
     try:
         await _both(links["user"].open(), links["agent"].open())
         await _both(*(_expect_not_false(link, "reset", {}) for link in links.values()))
@@ -51,9 +57,21 @@ async def set_up(scenario: Scenario, pair: Pair, shadow: Shadow | None, log: Log
                 log.warning("cross-side sync: %s", trouble)
             shadow.troubles.clear()
     except LinkError as error:
-        raise SetupFailed(f"set-up: {error}") from error
+        raise SetupFailed("set-up", error) from error
     finally:
         await asyncio.gather(*(link.close() for link in links.values()))
+
+
+async def probe(pair: Pair, log: Log) -> str | None:
+    """Whether both bots answer again with `bot-ready`; None where they do, else a sentence about the first that does not."""
+    links = [BotLink(side, pair.url(side), log) for side in SIDES]
+    try:
+        await _both(*(link.open(delays=()) for link in links))
+        return next((f"{link.bot} bot at {link.url} sends no bot-ready" for link in links if not link.is_ready), None)
+    except LinkError as error:
+        return str(error)
+    finally:
+        await asyncio.gather(*(link.close() for link in links))
 
 
 async def send_deltas(links: dict[Side, BotLink], domain: str, deltas: Deltas, log: Log) -> None:

@@ -7,6 +7,7 @@ thread. May import the standard library and `events`. Rule: artifacts page, "Jou
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -16,8 +17,10 @@ from pathlib import Path
 from voiceeval_engine.live.events import BadEvent, Event, parse_event, to_line
 
 _FLUSH_SECONDS = 0.25
+_MAX_UNWRITTEN = 50_000
+"""Lines that are kept while the disk takes none."""
 
-Listener = Callable[[Event], None]
+Listener = Callable[[Event], object]
 
 
 @dataclass
@@ -33,11 +36,14 @@ class Journal:
 
     def __init__(self, path: Path, executor: Executor) -> None:
         self.error: OSError | None = None
+        self.lost = 0
+        """Lines that will stand nowhere."""
         self.failures: list[Exception] = []
         self._path = path
         self._executor = executor
         self._listeners: list[Listener] = []
         self._waiting: list[str] = []
+        self._unwritten: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
         reading = JournalReading()
@@ -70,7 +76,7 @@ class Journal:
             self._timer.cancel()
         if self._writing is not None:
             await self._writing
-        if self._waiting:
+        if self._waiting or self._unwritten:
             self._flush()
         if self._writing is not None:
             await self._writing
@@ -80,18 +86,28 @@ class Journal:
         if self._writing is not None and not self._writing.done():
             self._timer = loop.call_later(_FLUSH_SECONDS, self._flush)
             return
-        lines, self._waiting, self._timer = self._waiting, [], None
+        lines, self._waiting, self._timer = self._unwritten + self._waiting, [], None
+        self._unwritten = []
         self._writing = loop.run_in_executor(self._executor, self._append, lines)
 
     def _append(self, lines: list[str]) -> None:
+        """What finds no room is taken out again and written with what comes next, so that a full disk makes no gap for long."""
         text = "\n".join(lines) + "\n"
         try:
-            with self._path.open("ab") as file:
-                file.write(("\n" + text if self._start_line else text).encode())
+            with self._path.open("ab", buffering=0) as file:
+                begin, rest = file.seek(0, os.SEEK_END), memoryview(("\n" + text if self._start_line else text).encode())
+                try:
+                    while rest:
+                        rest = rest[file.write(rest) :]
+                except OSError:
+                    file.truncate(begin)
+                    raise
         except OSError as error:
             self.error = error
-            self._start_line = True  # what was written of it may lack its end
+            self._unwritten = lines[-_MAX_UNWRITTEN:]
+            self.lost += len(lines) - len(self._unwritten)
         else:
+            self.error = None
             self._start_line = False
 
 

@@ -67,7 +67,7 @@ class ScenarioState:
     loaded: bool = False
     """Whether its result comes from an earlier invocation."""
     by_hand: bool = False
-    """Whether the operator had it run again."""
+    """Whether the operator had it run again, and no earlier result came back."""
     discarded: list[Discarded] = field(default_factory=list)
 
     @property
@@ -281,6 +281,7 @@ class RunState:
         scenario.tokens, scenario.retries, scenario.duration = event.tokens, event.retries, event.duration
         scenario.judge_score, scenario.judge_failed = event.judge_score, event.judge_failed
         scenario.loaded = scenario.attempt == 0
+        scenario.by_hand = scenario.by_hand and not event.restored
         scenario.predicates, scenario.assertions = event.predicates, event.assertions
 
 

@@ -1,15 +1,17 @@
 """One attempt at one scenario on one pair: set-up, conversation, and why it does not count where it does not.
 
-May import lower floors and `options`, `finish`, `logs`. Rules: wire page, "One attempt, step by step"; running page, "Automatic retry".
+May import lower floors and `backlog`, `options`, `finish`, `logs`. Rules: wire page, "One attempt, step by step"; running page,
+"Automatic retry".
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from voiceeval_engine.audio.noise import Noise
 from voiceeval_engine.bridge.conversation import Conversation
@@ -20,6 +22,7 @@ from voiceeval_engine.bridge.sync import Shadow
 from voiceeval_engine.domains.registry import load_domain
 from voiceeval_engine.live import events
 from voiceeval_engine.offload import Offload
+from voiceeval_engine.run.backlog import STOPPED
 from voiceeval_engine.run.finish import write_config
 from voiceeval_engine.run.logs import Log
 from voiceeval_engine.run.options import RunOptions
@@ -39,11 +42,16 @@ class Workshop:
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """`failure` says why the attempt does not count, None where it does. `began` is the loop's time at the conversation's connection."""
+    """`failure` says why the attempt does not count, None where it does. `began` is the loop's time at the conversation's connection.
+
+    `unreachable` where a bot could not be connected to, `halted` where the operator ended the attempt.
+    """
 
     outcome: Outcome | None
     failure: str | None
     began: float
+    unreachable: bool = False
+    halted: bool = False
 
     @property
     def turns(self) -> int:
@@ -55,8 +63,10 @@ class AttemptResult:
         return sum(count.total for count in self.outcome.tokens.values()) if self.outcome is not None else 0
 
 
-async def run_attempt(shop: Workshop, scenario: Scenario, number: int, pair: Pair, folder: Path, log: Log) -> AttemptResult:
-    """Run attempt `number` in `folder`, which is there. Trouble with bots ends in `failure`.
+async def run_attempt(
+    shop: Workshop, scenario: Scenario, number: int, pair: Pair, folder: Path, log: Log, halt: asyncio.Event
+) -> AttemptResult:
+    """Run attempt `number` in `folder`, which is there, until its end or until `halt` is set. Trouble with bots ends in `failure`.
 
     Raises NoiseError and DomainError where the scenario cannot be run anywhere, OSError where the session cannot be written.
     """
@@ -65,9 +75,8 @@ async def run_attempt(shop: Workshop, scenario: Scenario, number: int, pair: Pai
     shadow = Shadow(scenario, load_domain(scenario.domain, scenario.tool_module)) if scenario.sync else None
     began = loop.time()
     try:
-        await set_up(scenario, pair, shadow, log)
-        await shop.offload.run(0, write_config, folder, scenario)
-        await asyncio.sleep(options.pause)
+        if not await _unless(halt, _prepare(shop, scenario, pair, shadow, folder, log)):
+            return AttemptResult(None, STOPPED, began, halted=True)
         began = loop.time()
         conversation = Conversation(
             scenario,
@@ -88,11 +97,50 @@ async def run_attempt(shop: Workshop, scenario: Scenario, number: int, pair: Pai
             emit=shop.emit,
             log=log,
         )
-        outcome = await conversation.run()
+        outcome = await _talk(conversation, halt)
     except SetupFailed as error:
         log.warning("%s", error)
-        return AttemptResult(None, str(error), began)
+        return AttemptResult(None, str(error), began, unreachable=error.unreachable)
+    if outcome is None or outcome.stop_reason == "[STOPPED]":
+        return AttemptResult(outcome, STOPPED, began, halted=True)
     return AttemptResult(outcome, _failure(outcome), began)
+
+
+async def _prepare(shop: Workshop, scenario: Scenario, pair: Pair, shadow: Shadow | None, folder: Path, log: Log) -> None:
+    await set_up(scenario, pair, shadow, log)
+    await shop.offload.run(0, write_config, folder, scenario)
+    await asyncio.sleep(shop.options.pause)
+
+
+async def _unless(halt: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do `work` to its end, or drop it when `halt` is set; returns whether it was done."""
+    doing = asyncio.create_task(work)
+    halted = asyncio.create_task(halt.wait())
+    try:
+        await asyncio.wait({doing, halted}, return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            await doing
+            return True
+        return False
+    finally:
+        doing.cancel()
+        halted.cancel()
+        await asyncio.gather(doing, halted, return_exceptions=True)
+
+
+async def _talk(conversation: Conversation, halt: asyncio.Event) -> Outcome | None:
+    """The conversation's outcome; None where it was to end before it had begun."""
+    talking = asyncio.create_task(conversation.run())
+    halted = asyncio.create_task(halt.wait())
+    try:
+        await asyncio.wait({talking, halted}, return_when=asyncio.FIRST_COMPLETED)
+        if talking.done() or conversation.stop():
+            return await talking
+        return None
+    finally:
+        talking.cancel()
+        halted.cancel()
+        await asyncio.gather(talking, halted, return_exceptions=True)
 
 
 def _failure(outcome: Outcome) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from voiceeval_engine.scoring.rescore import judge_score, rescore
 from voiceeval_engine.scoring.score import JudgeScore
 from voiceeval_engine.scoring.verdict import ERROR, Verdict, judge_result
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, read_json, write_json
+from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, is_full, read_json, write_json
 from voiceeval_engine.session.metrics import PENDING, PENDING_REASON, saved_context
 from voiceeval_engine.session.run_args import redact
 
@@ -137,24 +137,43 @@ def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rule
 class JudgeDesk:
     """Judges scenarios as they are handed in; `drain` waits for all, `abandon` leaves what is out pending."""
 
-    def __init__(self, judge: Judge, rules: JudgeRules, offload: Offload, log: Log, on_judged: Callable[[Judged], None]) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        rules: JudgeRules,
+        offload: Offload,
+        log: Log,
+        on_judged: Callable[[Judged], None],
+        wait_for_room: Callable[[OSError], Awaitable[None]] | None = None,
+    ) -> None:
+        """`wait_for_room` returns when a disk that was full has room again: the verdict is asked for once more then."""
         self._judge = judge
         self._rules = rules
         self._offload = offload
         self._log = log
         self._on_judged = on_judged
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._wait_for_room = wait_for_room
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._writing: set[str] = set()
 
     def hand_in(self, name: str, folder: Path) -> None:
         """Judge a scenario whose files are complete; returns at once."""
         task = asyncio.get_running_loop().create_task(self._guarded(name, folder), name=f"judge {name}")
-        self._tasks.add(task)
+        self._tasks[task] = name
         task.add_done_callback(self._done)
 
     async def drain(self) -> None:
         """Until no verdict is out."""
         while self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(tuple(self._tasks))
+
+    async def withdraw(self, name: str) -> None:
+        """The scenario's folder is about to go: its verdict is not wanted any more; one that is being written is waited for."""
+        tasks = [task for task, owner in self._tasks.items() if owner == name]
+        for task in tasks:
+            if name not in self._writing:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def abandon(self) -> None:
         """Stop asking; verdicts that are out stay pending."""
@@ -164,15 +183,19 @@ class JudgeDesk:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.error("%s: an unexpected fault", task.get_name(), exc_info=error)
 
     async def _guarded(self, name: str, folder: Path) -> None:
-        try:
-            await self._judge_one(name, folder)
-        except (OSError, UnreadableFile, UnwritableValue) as error:
-            self._log.error("%s: its verdict cannot be written and stays pending: %s", name, error)
+        while True:
+            try:
+                return await self._judge_one(name, folder)
+            except (OSError, UnreadableFile, UnwritableValue) as error:
+                if self._wait_for_room is None or not (isinstance(error, OSError) and is_full(error)):
+                    self._log.error("%s: its verdict cannot be written and stays pending: %s", name, error)
+                    return None
+                await self._wait_for_room(error)
 
     async def _judge_one(self, name: str, folder: Path) -> None:
         size = await self._offload.run(0, _size, folder)
@@ -180,7 +203,11 @@ class JudgeDesk:
         verdict = await self._judge.ask(content, assertions)
         if verdict.failed:
             self._log.warning("%s: judge call failed, scored 0.0: %s", name, verdict.reason)
-        metrics = await self._offload.run(size, apply_verdict, folder, verdict, content, self._rules)
+        self._writing.add(name)
+        try:
+            metrics = await self._offload.run(size, apply_verdict, folder, verdict, content, self._rules)
+        finally:
+            self._writing.discard(name)
         kept = verdict.failed and self._rules.keep_good and metrics.get("judge_score") != 0.0
         self._on_judged(Judged(name, metrics, verdict, kept))
 
@@ -195,6 +222,7 @@ async def open_desk(
     on_judged: Callable[[Judged], None],
     *,
     keep_good: bool = False,
+    wait_for_room: Callable[[OSError], Awaitable[None]] | None = None,
 ) -> AsyncIterator[JudgeDesk | None]:
     """A desk with the options' judge, None where there is no judge. One that cannot be reached is a loud warning now, not later."""
     if not options.judged:
@@ -228,7 +256,8 @@ async def open_desk(
                 "THE JUDGE AT %s CANNOT BE REACHED: %s. Until it can, every judge score will be 0.0; rejudge mends that later.",
                 shown, trouble,
             )  # fmt: skip
-        desk = JudgeDesk(judge, JudgeRules(options.judge_threshold, min_agent_turns, inputs, keep_good), offload, log, on_judged)
+        rules = JudgeRules(options.judge_threshold, min_agent_turns, inputs, keep_good)
+        desk = JudgeDesk(judge, rules, offload, log, on_judged, wait_for_room)
         try:
             yield desk
         finally:

@@ -15,6 +15,7 @@ from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.logs import TOLD, Log
 from voiceeval_engine.run.results import rewrite_aggregates
 from voiceeval_engine.session import layout
+from voiceeval_engine.session.files import is_full
 from voiceeval_engine.session.summary import SummaryNotes
 
 AGGREGATE_SECONDS = 3.0
@@ -48,18 +49,19 @@ class Ledger:
         self._offload = offload
         self._emit = emit
         self._log = log
-        self._scored: set[str] = set()
         self._not_run: dict[str, str] = {}
+        self._results: dict[str, events.ScenarioScored] = {}
+        self._by_hand: set[str] = set()
         self._changed = asyncio.Event()
 
     @property
     def complete(self) -> bool:
         """Whether every queued scenario has a `metrics.json`."""
-        return len(self._scored) == len(self._names)
+        return len(self._results) == len(self._names)
 
     def scored(self, event: events.ScenarioScored) -> None:
         """A scenario has its `metrics.json`, or a new verdict in it."""
-        self._scored.add(event.scenario)
+        self._results[event.scenario] = event
         self._not_run.pop(event.scenario, None)
         self._changed.set()
         self._emit(event)
@@ -67,41 +69,64 @@ class Ledger:
     def did_not_run(self, name: str, attempt: int, reason: str, tokens: int = 0) -> None:
         """No attempt gave a result; `tokens` is what the last one used."""
         self._not_run[name] = reason
+        self._results.pop(name, None)
         self._changed.set()
         self._log.error("%s did not run: %s", name, reason, extra=TOLD)
         if tokens:
             self._emit(events.AttemptDiscarded(scenario=name, attempt=attempt, reason=events.clip(reason), tokens=tokens))
         self._emit(events.ScenarioNotRun(scenario=name, attempt=attempt, reason=events.clip(reason)))
 
-    async def keep_up_to_date(self) -> None:
-        """Rewrite `all_metrics.json` and the CSV as scenarios finish, at most every few seconds; for ever."""
+    def forget(self, name: str) -> None:
+        """The scenario has no result any more: it is to run again."""
+        self._results.pop(name, None)
+        self._not_run.pop(name, None)
+        self._changed.set()
+
+    def restore(self, result: events.ScenarioScored, attempt: int) -> None:
+        """An earlier result counts again; `attempt` is the latest one made."""
+        self.scored(result.model_copy(update={"attempt": attempt, "restored": True}))
+
+    def result(self, name: str) -> events.ScenarioScored | None:
+        """The scenario's result, None where it has none."""
+        return self._results.get(name)
+
+    def ran_by_hand(self, name: str) -> None:
+        """The operator had it run again: the summary names it."""
+        self._by_hand.add(name)
+
+    async def keep_up_to_date(self, on_full: Callable[[OSError], None]) -> None:
+        """Rewrite `all_metrics.json` and the CSV as scenarios finish, at most every few seconds; for ever. `on_full`: no room for them."""
         while True:
             await self._changed.wait()
             await asyncio.sleep(AGGREGATE_SECONDS)
             self._changed.clear()
-            await self.write(finished=False)
+            if (full := await self.write(finished=False)) is not None:
+                on_full(full)
 
-    async def write(self, *, finished: bool) -> None:
-        """Rewrite the aggregates, `all_summary.txt` too where `finished`; a disk that cannot be written is an error in the log.
+    async def write(self, *, finished: bool) -> OSError | None:
+        """Rewrite the aggregates, `all_summary.txt` too where `finished`; what stands in the way is an error in the log.
 
-        A cancellation waits for what is being written, so that it never takes the place of what is written after it.
+        Returns the error where the disk is full: that may pass. A cancellation waits for what is being written, so that it never takes
+        the place of what is written after it.
         """
         writing = asyncio.ensure_future(self._write(finished))
         try:
-            await asyncio.shield(writing)
+            return await asyncio.shield(writing)
         except asyncio.CancelledError:
             await asyncio.wait({writing})
             raise
 
-    async def _write(self, finished: bool) -> None:
+    async def _write(self, finished: bool) -> OSError | None:
         not_run = dict(self._not_run)
         if finished:
-            left = (name for name in self._names if name not in not_run and name not in self._scored)
+            left = (name for name in self._names if name not in not_run and name not in self._results)
             not_run |= {name: "interrupted" if (self._session / name).is_dir() else "not started" for name in left}
         notes = SummaryNotes(
-            did_not_run=tuple((name, not_run[name]) for name in self._names if name in not_run), not_in_run=self.not_in_run
+            did_not_run=tuple((name, not_run[name]) for name in self._names if name in not_run),
+            rerun_by_hand=tuple(name for name in self._names if name in self._by_hand),
+            not_in_run=self.not_in_run,
         )
-        size = _BYTES_PER_RESULT * len(self._scored)
+        size = _BYTES_PER_RESULT * len(self._results)
         try:
             warnings = await self._offload.run(
                 size,
@@ -115,9 +140,10 @@ class Ledger:
             )
         except (OSError, BrokenExecutor) as error:
             self._log.error("the aggregates cannot be written: %s", error)
-            return
+            return error if isinstance(error, OSError) and is_full(error) else None
         for line in warnings if finished else ():
             self._log.warning("%s", line, extra=TOLD)
+        return None
 
     def close(self, reason: str, resume_command: str) -> bool:
         """Tell the end of the run and where its results are; returns whether nothing of it is left to do."""

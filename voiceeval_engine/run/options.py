@@ -53,6 +53,8 @@ class RunOptions:
     auto_resume_on_insufficient_turns: bool = False
     max_auto_retries: int = 1
     auto_retry_backoff_secs: float = 5.0
+    backend_wait: float = 600.0
+    """For how long no pair of bots may answer before the run ends, to be resumed."""
     judge_url: str = DEFAULT_JUDGE_URL
     judge_model: str = DEFAULT_JUDGE_MODEL
     """A judge is asked where both are not empty."""
@@ -93,6 +95,7 @@ class RunOptions:
         _not_negative("--min-agent-turns", self.min_agent_turns)
         _not_negative("--max-auto-retries", self.max_auto_retries)
         _not_negative("--auto-retry-backoff-secs", self.auto_retry_backoff_secs)
+        _not_negative("--backend-wait", self.backend_wait)
         self._check_judge()
         if not 4_000 <= self.output_sample_rate <= 192_000:
             raise OptionError(f"--output-sample-rate {self.output_sample_rate}: must be 4000 to 192000 Hz")

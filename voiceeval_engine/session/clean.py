@@ -1,7 +1,8 @@
 """What may be removed from a session: attempts that were moved aside, and temporary files that a kill -9 left.
 
-The one place where anything of a session is ever deleted, and only when a person asked for it. May import the standard library and this
-folder only. Rules: running page, "Commands" (`clean DIR`), and artifacts page, "Session directory".
+Results that the operator had replaced stay: the summary's warning rests on them. The one place where anything of a session is ever
+deleted, and only when a person asked for it. May import the standard library and this folder only. Rules: running page, "Commands"
+(`clean DIR`), and artifacts page, "Session directory".
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def is_session(folder: Path) -> bool:
 def find_leftovers(session: Path) -> list[Leftover]:
     """What may go, attempts first, each by name. Symbolic links are not followed. Raises OSError where the session cannot be read."""
     with os.scandir(session) as entries:
-        moved = [entry for entry in entries if layout.is_killed(entry.name) and (entry.is_symlink() or entry.is_dir())]
+        moved = [entry for entry in entries if _may_go(entry.name) and (entry.is_symlink() or entry.is_dir())]
     attempts = [Leftover(session / entry.name, _size(session / entry.name), is_attempt=True) for entry in moved]
     temporary = [Leftover(path, path.lstat().st_size, is_attempt=False) for path in _temporary_files(session)]
     return sorted(attempts, key=lambda each: each.path) + sorted(temporary, key=lambda each: each.path)
@@ -58,6 +59,10 @@ def remove(leftovers: Iterable[Leftover], on_failure: Callable[[OSError], None])
         else:
             gone.append(each)
     return gone
+
+
+def _may_go(name: str) -> bool:
+    return layout.is_killed(name) and not layout.is_replaced_result(name)
 
 
 def _temporary_files(session: Path) -> Iterator[Path]:

@@ -7,6 +7,7 @@ the standard library only.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -37,6 +38,11 @@ class UnreadableFile(Exception):
 
 class UnwritableValue(ValueError):
     """A value cannot be written as JSON that every reader parses (NaN, infinity, an object of no JSON type, too deep)."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that there is no room: on the disk, or in the user's share of it."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:

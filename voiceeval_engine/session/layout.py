@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from voiceeval_engine.session.files import sync_folder
+from voiceeval_engine.session.files import is_full, sync_folder
 
 TIMESTAMP_FORMAT = "%Y%m%d_%H%M%S"
 SESSION_PREFIX = "eval_"
@@ -45,6 +46,7 @@ LLM_CONTEXT = "llm_context.json"
 SCENARIO_CONFIG = "scenario_config"
 
 _HASH_CHARS = 12
+_BY_HAND = "byhand"
 
 
 def create_session_dir(output_dir: Path, now: datetime) -> tuple[Path, str]:
@@ -98,6 +100,23 @@ def retry_tag(number: int, timestamp: str) -> str:
     return f"autoretry{number}.{timestamp}"
 
 
+def by_hand_tag(number: int, timestamp: str) -> str:
+    """The tag of a result that attempt `number` is to replace because the operator wants it; `timestamp` as in `retry_tag`."""
+    return f"{_BY_HAND}{number}.{timestamp}"
+
+
+def is_replaced_result(name: str) -> bool:
+    """Whether a folder of that name holds a result that the operator replaced, the proof of a draw that was repeated."""
+    return name.partition(KILLED_INFIX)[2].startswith(_BY_HAND)
+
+
+def rerun_by_hand(session: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Those of `names` whose result the operator replaced, in any invocation: the old ones lie beside them. Raises OSError."""
+    replaced = {entry.name.partition(KILLED_INFIX)[0] for entry in session.iterdir() if is_replaced_result(entry.name)}
+    digests = {scenario[-_HASH_CHARS:] for scenario in replaced if "~" in scenario}
+    return tuple(name for name in names if name in replaced or (digests and _digest(name) in digests))
+
+
 def killed_name(scenario: str, tag: str, copy: int = 1) -> str:
     """`<scenario>.killed.<tag>`, at most 255 bytes: a longer one has the end of its scenario name replaced by a hash.
 
@@ -108,9 +127,12 @@ def killed_name(scenario: str, tag: str, copy: int = 1) -> str:
     raw = scenario.encode()
     if len(raw) <= room:
         return scenario + suffix
-    digest = hashlib.sha256(raw).hexdigest()[:_HASH_CHARS]
     kept = raw[: room - _HASH_CHARS - 1].decode(errors="ignore")
-    return f"{kept}~{digest}{suffix}"
+    return f"{kept}~{_digest(scenario)}{suffix}"
+
+
+def _digest(scenario: str) -> str:
+    return hashlib.sha256(scenario.encode()).hexdigest()[:_HASH_CHARS]
 
 
 def unused(path: Path) -> Path:
@@ -133,6 +155,17 @@ def move_aside(attempt: Path, tag: str) -> Path:
         copy += 1
     attempt.rename(target)
     if target.is_dir():
-        (target / KILLED_MARKER).touch()
+        try:
+            (target / KILLED_MARKER).touch()
+        except OSError as error:
+            if not is_full(error):  # the name says it all
+                raise
     sync_folder(attempt.parent)
     return target
+
+
+def bring_back(moved: Path, attempt: Path) -> None:
+    """Undo `move_aside`: the folder counts again. Raises OSError."""
+    (moved / KILLED_MARKER).unlink(missing_ok=True)
+    moved.rename(attempt)
+    sync_folder(attempt.parent)

@@ -104,6 +104,11 @@ class BotLink:
         """Whether the connection has ended, for whatever reason."""
         return self._lost is not None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the bot has sent `bot-ready` on this connection."""
+        return self._ready is not None and self._ready.done()
+
     async def open(self, delays: tuple[float, ...] = CONNECT_DELAYS, frame_seconds: float = 0.016) -> None:
         """Connect and shake hands, trying again after each of `delays` (s); raises ConnectFailed with the last reason."""
         self._max_backlog = max(1, int(MAX_QUEUED_SECONDS / frame_seconds))

@@ -1,0 +1,202 @@
+"""The queue of a run: which scenario a pair may take next, what holds all of them back, and when nothing is left to do.
+
+Everything that changes the queue passes through here: the workers, the fuse, the operator, a full disk. Used in one event loop. May
+import the standard library only. Rules: running page, "The fuse, per pair" and "The operator's hand".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+STOPPED = "stopped by the operator"
+SKIPPED = "skipped by the operator"
+
+
+@dataclass(eq=False)
+class Job:
+    """One scenario on its way. `number` is its place in the queue, from 1; `attempts` are those of this invocation."""
+
+    number: int
+    name: str
+    attempts: int = 0
+    reasons: list[str] = field(default_factory=list)
+    """Why the attempts that do not count were discarded."""
+    retries: int = 0
+    """Of these, how many count against `--max-auto-retries`."""
+    not_before: float = 0.0
+    """The end of its back-off, on the loop's clock."""
+    refused_by: set[int] = field(default_factory=set)
+    """Pairs on which it could not start."""
+    returned: bool = False
+    """Whether a fuse has given it back once: the next result stands."""
+    by_hand: bool = False
+    """Whether the operator wants it, in place of the result that there may be."""
+    halt: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set to end the attempt that runs."""
+
+
+class Backlog:
+    """Jobs wait, are in hand, or are finished. The run is `over` when none waits and none is in hand, or when it was closed."""
+
+    def __init__(self, jobs: Iterable[Job], pairs: Iterable[int], on_held: Callable[[str], None] = lambda _: None) -> None:
+        """`on_held` is told why the backlog is held whenever that changes, an empty text when it is no longer."""
+        self._on_held = on_held
+        self.closed_because = ""
+        self._waiting = deque(jobs)
+        self._in_hand: dict[str, Job] = {}
+        self._usable = set(pairs)
+        self._none_since: float | None = None
+        self._holds: dict[str, str] = {}
+        self._changed = asyncio.Event()
+
+    @property
+    def over(self) -> bool:
+        """Whether no further attempt will begin."""
+        return self.closed or not (self._waiting or self._in_hand)
+
+    @property
+    def closed(self) -> bool:
+        """Whether no further attempt begins though scenarios may be left."""
+        return bool(self.closed_because)
+
+    @property
+    def held(self) -> str:
+        """Why no attempt may begin, empty where one may."""
+        return "; ".join(self._holds.values())
+
+    @property
+    def usable(self) -> frozenset[int]:
+        """The pairs that are not out."""
+        return frozenset(self._usable)
+
+    def held_by(self, who: str) -> bool:
+        """Whether `who` holds it."""
+        return who in self._holds
+
+    def waiting(self, name: str) -> Job | None:
+        """The job of that name if it waits."""
+        return next((job for job in self._waiting if job.name == name), None)
+
+    def in_hand(self, name: str) -> Job | None:
+        """The job of that name if a pair has it."""
+        return self._in_hand.get(name)
+
+    async def take(self, pair: int) -> Job | None:
+        """The next job for a pair, waiting for one if need be; None when the run is over, or when the pair is out."""
+        while not self.over and pair in self._usable:
+            job, delay = self._next(pair)
+            if job is not None:
+                return self._hand_out(job)
+            await self.wait(delay)
+        return None
+
+    def take_probe(self) -> Job | None:
+        """The next job that may run now, for a pair that is out; None where there is none."""
+        job, _ = self._next(None)
+        return None if job is None or self.over else self._hand_out(job)
+
+    def finish(self, job: Job) -> None:
+        """The job has come to its end."""
+        self._in_hand.pop(job.name, None)
+        self._tell()
+
+    def put_back(self, job: Job, *, front: bool = True) -> None:
+        """The job waits again, or for the first time."""
+        self._in_hand.pop(job.name, None)
+        if front:
+            self._waiting.appendleft(job)
+        else:
+            self._waiting.append(job)
+        self._tell()
+
+    def remove(self, job: Job) -> None:
+        """A waiting job is not to run."""
+        self._waiting.remove(job)
+        self._tell()
+
+    def elsewhere(self, job: Job) -> bool:
+        """Whether a pair is left on which the job has not failed to start."""
+        return bool(self._usable - job.refused_by)
+
+    async def may_begin(self, job: Job) -> bool:
+        """Wait for the end of the job's back-off and of every hold; false where its next attempt is not to begin."""
+        while not (self.closed or job.halt.is_set()):
+            delay = job.not_before - _now()
+            if delay <= 0 and not self._holds:
+                return True
+            await self.wait(delay if delay > 0 else None)
+        return False
+
+    def hold(self, who: str, reason: str) -> None:
+        """No new attempt until `who` releases it."""
+        self._holds[who] = reason
+        self._on_held(self.held)
+        self._tell()
+
+    def release(self, who: str) -> None:
+        """`who` holds it no more."""
+        if self._holds.pop(who, None) is not None:
+            self._on_held(self.held)
+            self._tell()
+
+    def close(self, reason: str) -> None:
+        """No further attempt begins; the first reason stands."""
+        self.closed_because = self.closed_because or reason
+        self._tell()
+
+    def pair_out(self, pair: int) -> None:
+        """The pair takes nothing until `pair_back`."""
+        self._usable.discard(pair)
+        if not self._usable and self._none_since is None:
+            self._none_since = _now()
+        self._tell()
+
+    def pair_back(self, pair: int) -> None:
+        """The pair may take jobs again."""
+        self._usable.add(pair)
+        self._none_since = None
+        self._tell()
+
+    def without_pairs(self) -> float:
+        """For how many seconds no pair has been usable; 0 while one is, while a probe runs and while all is held."""
+        return 0.0 if self._none_since is None or self._in_hand or self._holds else _now() - self._none_since
+
+    async def wait(self, seconds: float | None) -> None:
+        """Until something here changes, or for that long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    def halt(self, job: Job) -> None:
+        """The operator ends the attempt that runs, or the back-off before the next."""
+        job.halt.set()
+        self._tell()
+
+    def _next(self, pair: int | None) -> tuple[Job | None, float | None]:
+        """The first job that may run on the pair now; else None and the seconds until one may."""
+        delays: list[float] = []
+        for job in () if self._holds else self._waiting:
+            if pair in job.refused_by and self.elsewhere(job):
+                continue
+            delay = job.not_before - _now()
+            if delay <= 0:
+                return job, None
+            delays.append(delay)
+        return None, min(delays, default=None)
+
+    def _hand_out(self, job: Job) -> Job:
+        self._waiting.remove(job)
+        self._in_hand[job.name] = job
+        return job
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

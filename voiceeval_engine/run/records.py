@@ -1,0 +1,242 @@
+"""What the attempts of a run leave behind: an attempt's folder and log, its result, its discarding, its return to the queue.
+
+The workers decide, this does; each step is an event, and nothing is ever deleted. May import lower floors and this folder's `attempt`,
+`backlog`, `disk`, `finish`, `judging`, `ledger`, `logs`, `results`, `retry`. Rules: running page, "Automatic retry" and "The
+operator's hand"; artifacts page, `evaluation_log.txt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from voiceeval_engine.bridge.outcome import Outcome
+from voiceeval_engine.live import events
+from voiceeval_engine.run.attempt import AttemptResult, Workshop
+from voiceeval_engine.run.backlog import STOPPED, Backlog, Job
+from voiceeval_engine.run.disk import DiskWatch
+from voiceeval_engine.run.finish import Scoring, finish, weight, write_evidence
+from voiceeval_engine.run.judging import JudgeDesk, pending_score
+from voiceeval_engine.run.ledger import Ledger
+from voiceeval_engine.run.logs import TOLD, Log, RunLogs
+from voiceeval_engine.run.results import scored_event
+from voiceeval_engine.run.retry import Decision
+from voiceeval_engine.scenarios.model import Scenario, ScenarioError
+from voiceeval_engine.session import layout
+from voiceeval_engine.session.run_args import redact
+
+FINISH_SECONDS = 5.0
+"""What is being written when the run is told to stop may take this long."""
+RULE = "=" * 80
+
+
+class Scenarios(Protocol):
+    """Where scenarios come from; `get` may take long and raises ScenarioError."""
+
+    def get(self, name: str) -> Scenario: ...
+
+
+class SourceFailed(Exception):
+    """A source raised what it should not have; the message shows it, the cause holds it."""
+
+
+class Records:
+    """One run's. `desk` is the judge's, None where there is no judge or before it is open."""
+
+    def __init__(
+        self,
+        session: Path,
+        run_ts: str,
+        shop: Workshop,
+        scenarios: Scenarios,
+        backlog: Backlog,
+        ledger: Ledger,
+        logs: RunLogs,
+        secrets: Sequence[str],
+    ) -> None:
+        self.desk: JudgeDesk | None = None
+        self.shop = shop
+        self.backlog = backlog
+        self.log: Log = logs.run
+        self.disk = DiskWatch(session, backlog, shop.offload, logs.run)
+        self._session = session
+        self._run_ts = run_ts
+        self._scenarios = scenarios
+        self._ledger = ledger
+        self._logs = logs
+        self._secrets = secrets
+        self._replaced: dict[str, tuple[Path, events.ScenarioScored]] = {}
+        """Results that an attempt by hand is to replace, and where they were moved."""
+
+    def clean(self, text: str) -> str:
+        """A text without the judge's key, which may stand in a bot's URL."""
+        return str(redact(text, self._secrets))
+
+    async def build(self, name: str) -> Scenario:
+        """In a thread. Sources run foreign code; not all that it may raise can pass from a thread into the event loop."""
+
+        def get() -> Scenario:
+            try:
+                return self._scenarios.get(name)
+            except ScenarioError:
+                raise
+            except BaseException as error:
+                raise SourceFailed(f"the scenario cannot be built: {error!r}") from error
+
+        return await self.shop.offload.run(0, get)
+
+    async def open_attempt(self, job: Job) -> tuple[Path, Log]:
+        """The next attempt's folder and log. A result that it is to replace is moved aside. Raises OSError."""
+        folder = layout.scenario_dir(self._session, job.name)
+        if job.by_hand and folder.exists():
+            result = self._ledger.result(job.name)
+            moved = await self._move_aside(folder, layout.by_hand_tag(job.attempts + 1, self._run_ts))
+            if result is not None:
+                self._replaced[job.name] = moved, result
+            self._ledger.ran_by_hand(job.name)
+            self._ledger.forget(job.name)
+        job.attempts += 1
+        folder.mkdir()
+        return folder, self._logs.attempt(job.name, job.attempts, folder)
+
+    async def close_attempt(self, log: Log) -> None:
+        """Once what is queued for the attempt's log has been written."""
+        await self._logs.end_attempt(log)
+
+    async def save_evidence(self, scenario: Scenario, folder: Path, outcome: Outcome) -> None:
+        """All that a conversation left, without a result. Raises OSError."""
+        chunk = self.shop.options.audio_chunk_in_seconds
+        await self.shop.offload.run(weight(outcome), write_evidence, folder, scenario, outcome, chunk)
+
+    async def keep(self, job: Job, scenario: Scenario, folder: Path, result: AttemptResult, decision: Decision) -> None:
+        """Score the attempt and hand it to the judge; it counts even where the run is stopped meanwhile. Raises OSError."""
+        await _to_its_end(self._keep(job, scenario, folder, result, decision))
+
+    async def _keep(self, job: Job, scenario: Scenario, folder: Path, result: AttemptResult, decision: Decision) -> None:
+        options, outcome = self.shop.options, result.outcome
+        if outcome is None:
+            raise ValueError("an attempt without an outcome cannot be kept")
+        if decision.reason:
+            self.log.warning(
+                "AUTO-RETRY EXHAUSTED: %s: %s (already retried %d/%d); keeping this attempt.",
+                job.name, decision.reason, job.retries, options.max_auto_retries, extra=TOLD,
+            )  # fmt: skip
+        scoring = Scoring(
+            policy=options.conversation_end_policy,
+            inactivity_timeout=options.inactivity_timeout,
+            min_agent_turns=options.min_agent_turns,
+            strict_match=options.strict_match,
+            retry_reasons=tuple(job.reasons),
+            spent=asyncio.get_running_loop().time() - result.began,
+            pending_judge=None if self.desk is None else pending_score(options.judge_threshold, len(scenario.nl_assertions)),
+        )
+        scored = await self.shop.offload.run(
+            weight(outcome), finish, folder, scenario, outcome, options.audio_chunk_in_seconds, scoring
+        )
+        event = scored_event(job.name, job.attempts, scored.metrics, pending=self.desk is not None)
+        self._ledger.scored(event)
+        if self.desk is not None:
+            self.desk.hand_in(job.name, folder)
+        if scored.action_match_reason:
+            self.log.info("%s: action list: %s", job.name, scored.action_match_reason)
+        if event.stalled:
+            self.log.warning(
+                "%s: fewer than %d agent LLM response(s) (likely stalled LLM / server hang); counted as failure.",
+                job.name, options.min_agent_turns, extra=TOLD,
+            )  # fmt: skip
+        self.log.info("%s", RULE)
+        self.log.info("Scenario '%s' Complete", job.name)
+
+    async def discard(self, job: Job, reason: str, tokens: int) -> None:
+        """The attempt does not count and another follows. Raises OSError."""
+        options = self.shop.options
+        moved = await self._discard_folder(job)
+        job.reasons.append(reason)
+        self.log.warning(
+            "AUTO-RETRY %d/%d: %s: %s; attempt moved to %s/, re-running in %gs.",
+            job.retries, options.max_auto_retries, job.name, reason, moved, options.auto_retry_backoff_secs, extra=TOLD,
+        )  # fmt: skip
+        self._emit_discarded(job, reason, moved, tokens=tokens, retry_in=options.auto_retry_backoff_secs)
+
+    async def give_back(self, job: Job, reason: str) -> None:
+        """An end that a dead pair brought about is none: the scenario is queued again, before all others. Raises OSError."""
+        if self.desk is not None:
+            await self.desk.withdraw(job.name)
+        moved = await self._discard_folder(job)
+        job.reasons.append(reason)
+        job.retries, job.not_before = 0, 0.0
+        self._ledger.forget(job.name)
+        self._emit_discarded(job, reason, moved)
+        self.queue_again(job, "its pair of bots had died")
+
+    async def discard_for_disk(self, job: Job, error: OSError) -> bool:
+        """The attempt could not write: it is queued again and runs when there is room. True where even that failed."""
+        self.disk.report(error)
+        reason = f"no room on the disk: {error.strerror}"
+        try:
+            self._emit_discarded(job, reason, await self._discard_folder(job))
+        except OSError as trouble:
+            self.came_to_nothing(job, f"the session cannot be written: {trouble}")
+            return True
+        self.queue_again(job, "it runs when there is room on the disk")
+        return False
+
+    def queue_again(self, job: Job, why: str, *, front: bool = True) -> None:
+        """The scenario waits for a pair again."""
+        self.shop.emit(events.Requeued(scenario=job.name, attempt=job.attempts, reason=why))
+        self.backlog.put_back(job, front=front)
+
+    def came_to_nothing(self, job: Job, reason: str, tokens: int = 0) -> None:
+        """No attempt gave a result: the scenario did not run, or the result that it was to replace counts again."""
+        self._ledger.did_not_run(job.name, job.attempts, reason, tokens=tokens)
+        moved, result = self._replaced.pop(job.name, (None, None))
+        if moved is None or result is None or reason == STOPPED:
+            return
+        folder = layout.scenario_dir(self._session, job.name)
+        try:
+            if folder.exists():
+                layout.move_aside(folder, layout.retry_tag(job.attempts, self._run_ts))
+            layout.bring_back(moved, folder)
+        except OSError as error:
+            self.log.error("%s: its earlier result stays in %s/: %s", job.name, moved.name, error)
+        else:
+            self._ledger.restore(result, job.attempts)
+            self.log.warning("%s: the new attempt came to nothing, its earlier result counts again.", job.name)
+
+    async def _discard_folder(self, job: Job) -> str | None:
+        """Move the latest attempt's folder aside; returns its new name, None where there is none."""
+        folder = layout.scenario_dir(self._session, job.name)
+        if not folder.exists():
+            return None
+        return (await self._move_aside(folder, layout.retry_tag(job.attempts, self._run_ts))).name
+
+    async def _move_aside(self, folder: Path, tag: str) -> Path:
+        return await self.shop.offload.run(0, layout.move_aside, folder, tag)
+
+    def _emit_discarded(
+        self, job: Job, reason: str, moved_to: str | None, *, tokens: int = 0, retry_in: float | None = None
+    ) -> None:
+        self.shop.emit(
+            events.AttemptDiscarded(
+                scenario=job.name,
+                attempt=job.attempts,
+                reason=events.clip(reason),
+                moved_to=moved_to,
+                retry_in=retry_in,
+                tokens=tokens,
+            )
+        )
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work`. A cancellation waits for it: a result that is half written when the run is stopped still counts."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=FINISH_SECONDS)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise

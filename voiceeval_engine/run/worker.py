@@ -1,0 +1,220 @@
+"""One pair at work: it takes scenarios from the backlog, tries them again where they did not count, and its fuse takes it out.
+
+May import lower floors and this folder's `attempt`, `backlog`, `fuse`, `records` and `retry`. Rules: running page, "Automatic retry"
+and "The fuse, per pair".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import asdict
+from typing import Literal
+
+from voiceeval_engine.audio.noise import NoiseError
+from voiceeval_engine.bridge.setup import Pair, probe
+from voiceeval_engine.domains.registry import DomainError
+from voiceeval_engine.live import events
+from voiceeval_engine.run.attempt import AttemptResult, run_attempt
+from voiceeval_engine.run.backlog import STOPPED, Job
+from voiceeval_engine.run.fuse import Fuse
+from voiceeval_engine.run.logs import TOLD
+from voiceeval_engine.run.records import RULE, Records, SourceFailed
+from voiceeval_engine.run.retry import NO_TURNS, Decision, RetryPolicy, decide
+from voiceeval_engine.scenarios.model import Scenario, ScenarioError
+from voiceeval_engine.session.files import is_full
+from voiceeval_engine.session.metrics import count_agent_responses, no_context
+
+
+class Worker:
+    """Serves one pair until the run is over. `total` is the length of the run's queue."""
+
+    def __init__(self, records: Records, pair: Pair, total: int) -> None:
+        self._records = records
+        self._backlog = records.backlog
+        self._options = records.shop.options
+        self._log = records.log
+        self._pair = pair
+        self._total = total
+        self._fuse = Fuse()
+        self._cost: list[tuple[Job, str]] = []
+        """Scenarios whose end came of the bad attempts in a row, and how: the fuse gives them back."""
+        floor = self._options.min_agent_turns if self._options.auto_resume_on_insufficient_turns else 0
+        self._policy = RetryPolicy(self._options.auto_resume_on_stale, self._options.max_auto_retries, floor)
+
+    async def serve(self) -> None:
+        """Take scenarios until none is left. Raises nothing but a cancellation."""
+        while not self._backlog.over:
+            job = await (self._next_probe() if self._fuse.blown else self._backlog.take(self._pair.number))
+            if job is not None and await self._guarded(job):
+                self._backlog.finish(job)
+
+    async def _next_probe(self) -> Job | None:
+        """Wait until a probe is due; one that needs a scenario returns it."""
+        left = self._options.backend_wait - self._backlog.without_pairs()
+        delay = self._fuse.wait(_now())
+        if left <= 0:
+            self._backlog.close(f"no pair of bots has answered for {self._options.backend_wait:g} s")
+        elif delay > 0:
+            await self._backlog.wait(min(delay, left))
+        elif self._fuse.probes_with_scenario:
+            job = self._backlog.take_probe()
+            if job is None:
+                await self._backlog.wait(left)
+            return job
+        elif (trouble := await probe(self._pair, self._log)) is None:
+            self._mended()
+        else:
+            self._fuse.bad("unreachable", self._records.clean(trouble), _now())
+        return None
+
+    async def _guarded(self, job: Job) -> bool:
+        """Run the job; whatever it raises is its own trouble. Returns whether it has come to its end."""
+        records = self._records
+        try:
+            return await self._run(job)
+        except (ScenarioError, DomainError, NoiseError) as error:
+            records.came_to_nothing(job, str(error))
+        except SourceFailed as error:
+            self._log.exception("scenario %s cannot be built", job.name)
+            records.came_to_nothing(job, str(error))
+        except OSError as error:
+            if is_full(error):
+                return await records.discard_for_disk(job, error)
+            records.came_to_nothing(job, f"the session cannot be written: {error}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - one scenario's trouble never ends the run
+            self._log.exception("scenario %s: unexpected error", job.name)
+            records.came_to_nothing(job, f"unexpected error: {error!r}")
+        return True
+
+    async def _run(self, job: Job) -> bool:
+        """Attempts on this pair, until the scenario has its end (true) or waits in the backlog again."""
+        records = self._records
+        scenario = await records.build(job.name)
+        self._log.info("%s", RULE)
+        self._log.info("Starting Scenario %d/%d: %s", job.number, self._total, job.name)
+        self._log.info("%s", RULE)
+        while True:
+            result, decision = await self._attempt(job, scenario)
+            if result.halted:
+                records.came_to_nothing(job, STOPPED, tokens=result.tokens)
+                return True
+            blew = self._tell_fuse(result, decision.reason)
+            if decision.kind == "retry":
+                follows = await self._discard(job, result, decision.reason, blew)
+                if follows == "another":
+                    continue
+                return follows == "nothing"
+            if decision.kind == "give_up":
+                records.came_to_nothing(job, decision.reason, tokens=result.tokens)
+            if not result.turns:
+                self._cost.append((job, decision.reason))
+            return job not in (await self._take_out() if blew else ())
+
+    async def _attempt(self, job: Job, scenario: Scenario) -> tuple[AttemptResult, Decision]:
+        """One attempt; where it is to be kept, it has been kept."""
+        records = self._records
+        folder, log = await records.open_attempt(job)
+        try:
+            duration = self._options.duration or scenario.max_duration
+            records.shop.emit(
+                events.AttemptStarted(
+                    scenario=job.name, attempt=job.attempts, pair=self._pair.number, number=job.number, max_duration=duration
+                )
+            )
+            result = await run_attempt(records.shop, scenario, job.attempts, self._pair, folder, log, job.halt)
+            decision = self._decide(job, result)
+            if result.outcome is not None:
+                if decision.kind == "keep" and not result.halted:
+                    await records.keep(job, scenario, folder, result, decision)
+                else:
+                    await records.save_evidence(scenario, folder, result.outcome)
+        finally:
+            await records.close_attempt(log)
+        return result, decision
+
+    def _decide(self, job: Job, result: AttemptResult) -> Decision:
+        """As the policy says; but a probe that fails costs the scenario nothing the first time, and no retry follows it here."""
+        probed = self._fuse.blown and not result.turns
+        decision = decide(
+            self._policy,
+            self._policy.max_retries if probed else job.retries,
+            failure=None if result.failure is None else self._records.clean(result.failure),
+            turns=result.turns,
+            responses=_agent_responses(result),
+        )
+        if probed and not job.returned:
+            job.returned = True
+            return Decision("retry", decision.reason or NO_TURNS)
+        return decision
+
+    async def _discard(
+        self, job: Job, result: AttemptResult, reason: str, blew: bool
+    ) -> Literal["another", "the queue", "nothing"]:
+        """The attempt does not count; tells what follows: another one here and now, a place in the queue, or nothing."""
+        records, probed = self._records, self._fuse.blown and not blew
+        could_not_start = result.failure is not None
+        if could_not_start:
+            job.refused_by.add(self._pair.number)
+        job.retries += not probed
+        await records.discard(job, reason, result.tokens)
+        job.not_before = _now() + self._options.auto_retry_backoff_secs
+        if probed or blew or (could_not_start and self._backlog.elsewhere(job)):
+            records.queue_again(job, f"pair {self._pair.number + 1} failed it", front=not probed)
+            if blew:
+                await self._take_out()
+            return "the queue"
+        if await self._backlog.may_begin(job):
+            return "another"
+        if job.halt.is_set():
+            records.came_to_nothing(job, STOPPED)
+            return "nothing"
+        records.queue_again(job, "the run is ending")
+        return "the queue"
+
+    def _tell_fuse(self, result: AttemptResult, reason: str) -> bool:
+        """Whether this attempt blew the fuse. One with turns mends it."""
+        if not result.turns:
+            return self._fuse.bad("unreachable" if result.unreachable else "of no use", reason or NO_TURNS, _now())
+        if self._fuse.blown:
+            self._mended()
+        self._fuse.good()
+        self._cost.clear()
+        return False
+
+    async def _take_out(self) -> list[Job]:
+        """The fuse has blown. Returns the scenarios it cost, which are queued again in their order; each is given back once only."""
+        fuse, number = self._fuse, self._pair.number
+        since = time.time() - (_now() - fuse.since)
+        began = time.strftime("%H:%M:%S", time.localtime(since))
+        self._log.error("PAIR %d IS OUT since %s: %s. It is probed until it answers.", number + 1, began, fuse.reason, extra=TOLD)
+        self._records.shop.emit(events.PairOut(pair=number, reason=events.clip(fuse.reason), since=since))
+        self._backlog.pair_out(number)
+        cost, self._cost = self._cost, []
+        returned = []
+        for job, reason in reversed(cost):
+            if not job.returned:
+                job.returned = True
+                await self._records.give_back(job, reason or NO_TURNS)
+                returned.append(job)
+        return returned
+
+    def _mended(self) -> None:
+        self._fuse.good()
+        self._cost.clear()
+        self._log.info("pair %d answers again", self._pair.number + 1)
+        self._records.shop.emit(events.PairBack(pair=self._pair.number))
+        self._backlog.pair_back(self._pair.number)
+
+
+def _agent_responses(result: AttemptResult) -> int | None:
+    """The agent's responses as the floor counts them, before anything is written."""
+    if result.outcome is None:
+        return None
+    usage = {"agent": asdict(result.outcome.tokens["agent"])}
+    turns = [{"role": turn.side, "text": turn.text} for turn in result.outcome.turns]
+    return count_agent_responses({"token_usage": usage, "turns": turns}, no_context)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
