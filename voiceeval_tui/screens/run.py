@@ -154,12 +154,13 @@ class RunScreen(Screen[None]):
         self.draw(self.view.put_saved(name, found or Transcript()))
 
     def action_act(self, name: str) -> None:
-        """Carry out an action of the registry, if it applies."""
-        action = next(each for each in ACTIONS if each.name == name)
-        if action.when(self.view):
-            getattr(self, f"do_{name}")()
+        """Carry out an action of the registry, or the one with the same key that applies."""
+        wanted = next(each for each in ACTIONS if each.name == name)
+        found = next((each for each in ACTIONS if each.keys == wanted.keys and each.when(self.view)), None)
+        if found is not None:
+            getattr(self, f"do_{found.name}")()
         else:
-            self.say(f"{action.help.partition(';')[0]}: not now", "warning")
+            self.say(f"not now: {wanted.help}", "warning")
 
     def action_pane(self, number: int) -> None:
         """Go to a pane, switching to it where it does not show."""
@@ -312,4 +313,5 @@ class RunScreen(Screen[None]):
 
     def say(self, message: str, severity: str) -> None:
         """A word to the operator that goes away by itself."""
+        self.app.clear_notifications()
         self.app.notify(drawable(message), severity=severity, timeout=4, markup=False)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def _first_line(view: View, cells: int) -> Row:
     elapsed = duration(last - run.started) if run.started else "-"
     eta = run.eta(view.now) if run.ended is None and view.link.state == "alive" else None
     parts: list[Span] = [(state, style), (f"{run.done}/{len(run.scenarios)}", "strong"), (elapsed, "text")]
-    if eta is not None and run.done < len(run.scenarios):
+    if eta is not None and run.paused is None and run.done < len(run.scenarios):
         parts.append((f"ETA {duration(eta)}", "text"))
     taken = sum(width(drawable(text)) + 2 for text, _ in parts)
     name = PurePath(run.session).name or "no session yet"
