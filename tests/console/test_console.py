@@ -193,7 +193,7 @@ async def test_events_that_come_are_drawn(session: Path) -> None:
         write_session(session, [scored("retail__41", verdict=False, failed_signals=["judge_passed"])])
         await settle(pilot)
         assert "5/10" in lines(pilot)[0]
-        assert "judge_pass" in text(pilot)
+        assert re.search(r"✗ retail__41 .*judge", text(pilot))
 
 
 async def test_a_journal_that_is_replaced_begins_anew(session: Path) -> None:

@@ -33,6 +33,10 @@ MARKS: dict[Status, tuple[str, StyleName]] = {
 }
 """Never colour alone: the mark and the words tell too."""
 
+_SIGNALS = {"is_action_match": "actions", "db_state_match": "db_state", "db_state_assertion": "predicates", "nl_assertion": "assertions",
+            "judge_passed": "judge"}  # fmt: skip
+"""Signals by the words that stand for them here; any other one has its own name."""
+
 _MARK_CELLS, _ATTEMPT_CELLS, _TURN_CELLS, _LATENCY_CELLS, _TOLD_CELLS = 2, 3, 4, 7, 10
 _LEAST_NAME_CELLS = 12
 
@@ -94,7 +98,7 @@ class QueuePane(ListPane):
             (fit(attempt, self._attempt_cells, "right"), "warn"),
             (fit(f"{scenario.turns}t" if scenario.attempt or scenario.loaded else "", _TURN_CELLS, "right"), "dim"),
             (fit("" if p50 is None else milliseconds(p50), _LATENCY_CELLS, "right"), "text"),
-            (f"  {fit(told(scenario, view.now), max(0, left))}", style if scenario.status != "passed" else "dim"),
+            (f"  {fit(_told(scenario, view.now, left), max(0, left))}", style if scenario.status != "passed" else "dim"),
         )
 
     def problem(self, view: View, step: int) -> str | None:
@@ -108,24 +112,28 @@ class QueuePane(ListPane):
         return None
 
 
-def told(scenario: ScenarioState, now: float) -> str:
-    """What there is to say of a scenario besides its numbers."""
+def _told(scenario: ScenarioState, now: float, cells: int) -> str:
+    """What there is to say of a scenario besides its numbers; the stop reason where it has room."""
+    since = duration(max(0.0, now - scenario.since))
     match scenario.status:
         case "queued":
             return scenario.reason or ""
-        case "setting up" | "talking" | "scoring":
-            since = duration(max(0.0, now - scenario.since))
-            return since if scenario.status == "talking" else f"{scenario.status} {since}"
+        case "talking":
+            return since
+        case "setting up" | "scoring":
+            return f"{scenario.status} {since}"
         case "retrying":
             return f"retry: {scenario.discarded[-1].reason}" if scenario.discarded else "retry"
         case "not run":
             return f"not run: {scenario.reason or ''}"
-        case "stalled" | "judging" | "no verdict":
-            return f"{scenario.status} {scenario.stop_reason or ''}"
         case "failed":
-            return f"{', '.join(scenario.failed_signals) or 'failed'} {scenario.stop_reason or ''}"
+            told = ", ".join(_SIGNALS.get(name, name) for name in scenario.failed_signals) or "failed"
+        case "passed":
+            told = "pass"
         case _:
-            return f"pass {scenario.stop_reason or ''}"
+            told = str(scenario.status)
+    both = f"{told} {scenario.stop_reason or ''}"
+    return both if len(both) <= cells else told
 
 
 def _short(name: str, cells: int) -> str:
