@@ -9,26 +9,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from functools import partial
 from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.screen import Screen
 from textual.widgets import Input
 
-from voiceeval_engine.live.commands import Command, ControlError
 from voiceeval_tui.actions import ACTIONS
-from voiceeval_tui.cells import drawable
 from voiceeval_tui.engine import Engine
 from voiceeval_tui.folding import fold
-from voiceeval_tui.screens.dialog import Ask, Choice, Help
+from voiceeval_tui.screens.dialog import Help
+from voiceeval_tui.screens.operator import OperatorScreen
 from voiceeval_tui.session_files import read_transcript
 from voiceeval_tui.source import Source
 from voiceeval_tui.transcript import Transcript
-from voiceeval_tui.view import ALL_AREAS, Area, View
+from voiceeval_tui.view import ALL_AREAS, Area
 from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.header import Header
 from voiceeval_tui.widgets.log import LogPane
@@ -41,19 +38,8 @@ PANES: tuple[type[Pane], ...] = (LogPane,)
 _BREATH = 0.005
 """s between two parts of a long journal, in which keys are answered."""
 
-QUIT = (
-    Choice("d", "detach: leave, the run goes on", "detach"),
-    Choice("a", "stop after the current attempts", "stop"),
-    Choice("n", "stop now: running attempts are cut and run again by a resume", "stop-now"),
-    Choice("s", "stay", "stay"),
-)
-_FAILED_AGAIN = (
-    "A fresh draw for a scenario that failed makes the success rate look better than the agent is. "
-    "The summary will name it as re-run by hand."
-)
 
-
-class RunScreen(Screen[None]):
+class RunScreen(OperatorScreen):
     """`interval` is the time between two looks at the source, s."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,12 +48,10 @@ class RunScreen(Screen[None]):
     ]
 
     def __init__(self, source: Source, engine: Engine, interval: float) -> None:
-        super().__init__()
-        self.view = View()
+        super().__init__(engine)
         self.stage = "queue"
         self.zoomed = False
         self._source = source
-        self._engine = engine
         self._interval = interval
         self._queue = QueuePane()
         self._panes: dict[str, Pane] = {"queue": self._queue, **{pane.NAME: pane() for pane in PANES}}
@@ -245,73 +229,3 @@ class RunScreen(Screen[None]):
     def do_detach(self) -> None:
         """Leave; nothing is asked of the engine."""
         self.app.exit()
-
-    def do_quit(self) -> None:
-        """Ask, where a run could be meant."""
-        if self.view.link.state != "alive" or self.view.run.ended is not None:
-            self.app.exit()
-        else:
-            self.app.push_screen(Ask("quit", "The run goes on unless you stop it.", QUIT), self._quit)
-
-    def _quit(self, answer: str | None) -> None:
-        match answer:
-            case "detach":
-                self.app.exit()
-            case "stop":
-                self._send(Command(command="stop"))
-            case "stop-now":
-                self._send(Command(command="stop-now"))
-            case _:
-                pass
-
-    def do_pause(self) -> None:
-        """No new attempts."""
-        self._send(Command(command="pause"))
-
-    def do_go_on(self) -> None:
-        """New attempts again."""
-        self._send(Command(command="resume-queue"))
-
-    def do_skip(self) -> None:
-        """The chosen scenario, which waits."""
-        self._send(Command(command="skip", scenario=self.view.shown))
-
-    def do_stop_attempt(self) -> None:
-        """The chosen scenario, which runs; its conversation would be lost, so it asks."""
-        words = f"{self.view.shown}: the conversation is cut, its evidence saved, and the scenario listed as not run."
-        choices = (Choice("y", "stop this attempt", "yes"), Choice("n", "let it go on", "no"))
-        command = Command(command="stop-attempt", scenario=self.view.shown)
-        self.app.push_screen(Ask("stop attempt", words, choices), partial(self._send_if_sure, command))
-
-    def do_again(self) -> None:
-        """The chosen scenario, which has ended; a failed one after a warning."""
-        scenario = self.view.scenario()
-        if scenario is None:
-            return
-        command = Command(command="run-again", scenario=scenario.name, confirmed=scenario.status == "failed")
-        if scenario.status != "failed":
-            self._send(command)
-            return
-        choices = (Choice("y", "run it again all the same", "yes"), Choice("n", "leave it", "no"))
-        self.app.push_screen(Ask(f"run {scenario.name} again", _FAILED_AGAIN, choices), partial(self._send_if_sure, command))
-
-    def _send_if_sure(self, command: Command, answer: str | None) -> None:
-        if answer == "yes":
-            self._send(command)
-
-    @work(group="commands")
-    async def _send(self, command: Command) -> None:
-        """Give the engine a command and tell what came of it."""
-        try:
-            reply = await self._engine.send(command)
-        except ControlError as error:
-            self.draw(self.view.note("ERROR", f"{command.command}: {error}"))
-            self.say(str(error), "error")
-            return
-        self.draw(self.view.note("INFO" if reply.ok else "WARNING", f"{command.command}: {reply.message}"))
-        self.say(reply.message, "information" if reply.ok else "warning")
-
-    def say(self, message: str, severity: str) -> None:
-        """A word to the operator that goes away by itself."""
-        self.app.clear_notifications()
-        self.app.notify(drawable(message), severity=severity, timeout=4, markup=False)  # type: ignore[arg-type]
