@@ -398,6 +398,13 @@ async def test_what_a_finished_scenario_said_is_read_from_its_files(session: Pat
         assert [line.text for line in held.lines] == ["Saved words"]
 
 
+@pytest.mark.parametrize(
+    ("environ", "fps", "looks"), [({}, None, 4.0), ({"SSH_CONNECTION": "1 2 3 4"}, None, 1.0), ({}, 10.0, 10.0)]
+)
+def test_how_often_it_looks(session: Path, environ: dict[str, str], fps: float | None, looks: float) -> None:
+    assert ConsoleApp(open_source(session), Engine(), fps=fps, environ=environ)._fps == looks
+
+
 def test_every_action_can_be_carried_out_and_no_key_does_two_things() -> None:
     assert all(callable(getattr(RunScreen, f"do_{action.name}")) for action in ACTIONS)
     assert all(len(action.help) <= 64 for action in ACTIONS), "the help has room for 64 cells"
