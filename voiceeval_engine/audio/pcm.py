@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Samples = NDArray[np.int16]
+_WIRE = np.dtype("<i2")
 
 SPEECH_DBFS = -50.0
 SPEECH_PEAK = int(32768 * 10 ** (SPEECH_DBFS / 20))
@@ -23,7 +24,7 @@ NEAR_SECONDS = 0.050
 def to_mono(pcm: bytes, channels: int) -> Samples:
     """Interleaved 16-bit little-endian bytes as mono samples; an odd trailing byte or part of a frame is dropped."""
     whole = len(pcm) - len(pcm) % (2 * channels)
-    samples: Samples = np.frombuffer(pcm, dtype="<i2", count=whole // 2).astype(np.int16, copy=False)
+    samples: Samples = np.frombuffer(pcm, dtype=_WIRE, count=whole // 2).astype(np.int16, copy=False)
     if channels == 1:
         return samples
     mixed: Samples = samples.reshape(-1, channels).astype(np.int32).mean(axis=1).astype(np.int16)
