@@ -112,6 +112,18 @@ def encode_audio(pcm: bytes, rate: int, channels: int = 1) -> bytes:
     return bytes(frame.SerializeToString())
 
 
+class AudioEncoder:
+    """Makes frames like those of `encode_audio`, for `size` bytes of PCM each: all but the PCM is made once, in advance."""
+
+    def __init__(self, size: int, rate: int, channels: int = 1) -> None:
+        self._tail = encode_audio(b"", rate, channels)[2:]
+        self._head = encode_audio(bytes(size), rate, channels)[: -size - len(self._tail)]
+
+    def encode(self, pcm: bytes) -> bytes:
+        """One frame; `pcm` must have the size that was told."""
+        return self._head + pcm + self._tail
+
+
 def encode_message(text: str) -> bytes:
     """One RTVI message (JSON text) as a frame; lone surrogates are replaced, they cannot be encoded."""
     frame = _Frame()
