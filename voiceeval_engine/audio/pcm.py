@@ -31,11 +31,6 @@ def to_mono(pcm: bytes, channels: int) -> Samples:
     return mixed
 
 
-def is_loud(samples: Samples) -> bool:
-    """Whether the peak is above -50 dBFS."""
-    return bool(samples.size) and bool(np.maximum.reduce(samples) > SPEECH_PEAK or np.minimum.reduce(samples) < -SPEECH_PEAK)
-
-
 def loud_samples(samples: Samples) -> bytes:
     """A byte a sample: 1 where its magnitude is above -50 dBFS, else 0.
 
@@ -43,6 +38,11 @@ def loud_samples(samples: Samples) -> bytes:
     and searches bytes.
     """
     return ((samples > SPEECH_PEAK) | (samples < -SPEECH_PEAK)).tobytes()
+
+
+def is_loud(samples: Samples) -> bool:
+    """Whether the peak is above -50 dBFS."""
+    return 1 in loud_samples(samples)
 
 
 class SpeechPiece(NamedTuple):

@@ -7,7 +7,7 @@ default pool and a second one there raises. May import the standard library and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
@@ -71,8 +71,7 @@ class BadFrame(Exception):
     """Bytes that are no `pipecat.Frame`, or an empty one; the message says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class AudioFrame:
+class AudioFrame(NamedTuple):
     """16-bit signed little-endian PCM, interleaved; `rate` in Hz. Values are as received: callers check them."""
 
     pcm: bytes

@@ -36,6 +36,7 @@ MAX_QUEUED_MESSAGES = 1024
 _WRITE_BUFFER_BYTES = 32 * 1024
 _BUSY_CODE = 1013
 _MAX_LOGGED_TROUBLES = 20
+_BINARY, _TEXT = Opcode.BINARY, Opcode.TEXT
 _TAKES_PROXY = "proxy" in inspect.signature(connect.__init__).parameters
 """websockets before 15 knows no proxy, so there is none to switch off for loopback."""
 
@@ -92,10 +93,10 @@ class _Connection(ClientConnection):
     def process_event(self, event: Any) -> None:
         if isinstance(event, Frame):
             opcode = event.opcode
-            if opcode is Opcode.BINARY and event.fin and not self.unread and self.take is not None:
+            if opcode is _BINARY and event.fin and not self.unread and self.take is not None:
                 self.take(bytes(event.data))
                 return
-            if opcode is Opcode.BINARY or opcode is Opcode.TEXT:
+            if opcode is _BINARY or opcode is _TEXT:
                 self.unread += 1
         super().process_event(event)
 
