@@ -85,7 +85,7 @@ class SpeechMeter:
                 self._last = sent
                 found.append(SpeechPiece(sent, tick, position + start))
             else:
-                begins = position + start if self._waiting else position + start + onset
+                begins = position + start + (0 if self._waiting else onset)
                 self._waiting.append(SpeechPiece(sent, tick, begins))
                 self._waiting_samples += len(part)
                 if self._waiting_samples > self._piece:

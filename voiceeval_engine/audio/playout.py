@@ -32,7 +32,7 @@ _RINGING_SECONDS = 0.004
 
 
 class Chunk(NamedTuple):
-    """What is to be played in one tick: 16-bit PCM, and which of its samples are loud (see `loud_samples`)."""
+    """A stretch of audio, such as what is to be played in one tick: 16-bit PCM, and which samples are loud (`loud_samples`)."""
 
     pcm: bytes
     loud: bytes
@@ -63,8 +63,9 @@ class Playout(Generic[Event]):
         self._kept = max(chunk, round(DRY_SECONDS * rate))
         self._held_back = 0
         """How much the resampler takes at this rate until it hands out a block: play-out starts later by that. 0 = not known yet."""
-        self._pcm = bytearray()
-        self._loud = bytearray()
+        self._blocks: deque[Chunk] = deque()
+        self._begun = 0
+        """How many samples of the first block have been handed out."""
         self._loud_until = 0
         self._pushed = 0
         self._popped = 0
@@ -120,7 +121,7 @@ class Playout(Generic[Event]):
                     self._skipped_since = now
                 self._skipped += seconds
                 return False
-        if len(self._loud) + samples.size * self._rate / rate > MAX_SECONDS * self._rate:
+        if self._pushed - self._popped + samples.size * self._rate / rate > MAX_SECONDS * self._rate:
             self.dropped_seconds += seconds
             return loud
         burst = self._skipped > _BURST_SPEED * (now - self._skipped_since)
@@ -146,10 +147,10 @@ class Playout(Generic[Event]):
     def pop(self, now: float) -> Chunk | None:
         """The next chunk, padded with silence where the sound ends; None where there is nothing to play."""
         dry = DRY_SECONDS + min(self._last_seconds, DRY_SECONDS)
-        buffered = len(self._loud)
+        buffered = self._pushed - self._popped
         if buffered < self._chunk and self._stream_in and now - self._last_push >= dry:
             self._end_stream()
-            buffered = len(self._loud)
+            buffered = self._pushed - self._popped
         if not buffered:
             self._playing = False
             return None
@@ -180,8 +181,8 @@ class Playout(Generic[Event]):
 
     def interrupt(self, now: float) -> None:
         """Drop the audio that has not been played; events that stood behind it are due at once."""
-        self._pcm.clear()
-        self._loud.clear()
+        self._blocks.clear()
+        self._begun = 0
         self._popped = self._loud_until = self._pushed
         self._restart_stream()
         self._heard_until = now
@@ -204,8 +205,7 @@ class Playout(Generic[Event]):
 
     def _append(self, samples: Samples) -> None:
         if samples.size:
-            self._pcm += samples.tobytes()
-            self._loud += loud_samples(samples)
+            self._blocks.append(Chunk(samples.tobytes(), loud_samples(samples)))
             self._pushed += samples.size
 
     def _end_stream(self) -> None:
@@ -221,11 +221,18 @@ class Playout(Generic[Event]):
         self._stream_in = 0
 
     def _take(self) -> Chunk:
-        size = self._chunk
-        taken = min(size, len(self._loud))
-        chunk = Chunk(bytes(self._pcm[: 2 * size]).ljust(2 * size, b"\0"), bytes(self._loud[:size]).ljust(size, b"\0"))
-        del self._pcm[: 2 * taken], self._loud[:taken]
+        size, pcm, loud = self._chunk, b"", b""
+        while len(loud) < size and self._blocks:
+            block, begin = self._blocks[0], self._begun
+            end = begin + size - len(loud)
+            pcm += block.pcm[2 * begin : 2 * end]
+            loud += block.loud[begin:end]
+            self._begun = end
+            if end >= len(block.loud):
+                self._blocks.popleft()
+                self._begun = 0
+        taken = len(loud)
         while len(self._marks) > 1 and self._marks[1].position <= self._popped - self._kept:
             self._marks.popleft()
         self._popped += taken
-        return chunk
+        return Chunk(pcm.ljust(2 * size, b"\0"), loud.ljust(size, b"\0"))
