@@ -371,6 +371,7 @@ async def test_hostile_names_reasons_and_logs_keep_the_columns(tmp_path: Path, s
             await settle(pilot)
             shown = lines(pilot)
             assert all(cell_len(line) == size[0] for line in shown)
+            assert not any("\\u200e" in line for line in shown), "a mark of our own was taken for one of a bot's"
             assert not any(ord(each) < 32 or 0x7F <= ord(each) < 0xA0 or each in "\u202e\u2066" for line in shown for each in line)
 
 

@@ -134,6 +134,7 @@ async def test_hostile_text_stays_in_its_line_and_is_no_markup(text: str) -> Non
         assert all(cell_len(line) == 30 for line in lines)
         assert not any(ord(each) < 32 or 0x7F <= ord(each) < 0xA0 or each in "\u202e\u2066" for line in lines for each in line)
         assert lines[2].startswith("below")
+        assert not any("\\u200e" in line for line in lines)
         if text.startswith("["):
             assert lines[1].startswith("[red]not markup[/red]")
 
