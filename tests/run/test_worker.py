@@ -57,6 +57,7 @@ class Book:
     attempts: Counter[str] = field(default_factory=Counter)
     folders: set[str] = field(default_factory=set)
     restores: set[str] = field(default_factory=set)
+    begun: list[str] = field(default_factory=list)
     give_back_seconds: float = 0.0
     ended: float = 0.0
 
@@ -79,6 +80,7 @@ class Book:
         self.folders.add(job.name)
         job.attempts += 1
         self.attempts[job.name] += 1
+        self.begun.append(job.name)
         return Path(job.name), self.log
 
     async def close_attempt(self, log: Any) -> None:
@@ -247,6 +249,28 @@ def test_a_back_off_longer_than_the_wait_does_not_end_the_run_before_the_probe(r
     assert book.backlog.closed_because == ""
     book = run_pairs([until(1000, "mute")], 1, max_auto_retries=5, auto_retry_backoff_secs=400.0, backend_wait=600.0)
     assert len(book.of(events.PairOut)) == 1
+    assert Counter(book.results.values()) == {"kept": 1}
+    assert book.backlog.closed_because == ""
+
+
+def test_a_bot_that_is_not_there_costs_no_retry_where_another_pair_is_left(run_pairs: Run) -> None:
+    book = run_pairs([always("unreachable"), until(30, "mute")], 1, max_auto_retries=1)
+    assert book.results == {"s__1": "kept"}
+    assert book.attempts["s__1"] == 3
+
+
+def test_what_is_given_back_runs_in_its_old_order_before_all_others(run_pairs: Run) -> None:
+    book = run_pairs([until(100, "unreachable")], 5, max_auto_retries=0)
+    assert book.begun == [f"s__{number}" for number in (1, 2, 3, 1, 2, 3, 4, 5)]
+    book = run_pairs([until(100, "unreachable")], 3, max_auto_retries=1)
+    assert book.begun == [f"s__{number}" for number in (1, 1, 2, 1, 2, 3)]
+
+
+def test_what_ended_before_the_pair_was_last_of_use_is_not_given_back(run_pairs: Run) -> None:
+    book = run_pairs([lambda name, now: "mute" if name == "s__1" else "unreachable" if 60 < now < 200 else "talks"], 5)
+    assert book.results == {"s__1": "stalled", **{f"s__{number}": "kept" for number in (2, 3, 4, 5)}}
+    assert len(book.of(events.PairOut)) == 1
+    assert book.attempts["s__1"] == 2
 
 
 def test_stalling_scenarios_end_as_stalls(run_pairs: Run) -> None:
