@@ -112,7 +112,7 @@ async def test_a_job_in_its_back_off_lets_others_pass_and_comes_when_it_is_due()
     first.not_before = (began := now()) + 5
     backlog = Backlog([first, second], [0])
     assert await backlog.take(0) is second
-    assert now() == began
+    assert now() < began + 1
     assert await backlog.take(0) is first
     assert now() >= began + 5
 
@@ -223,7 +223,7 @@ async def test_a_probe_takes_what_may_run_now_whoever_refused_it_and_else_says_w
     assert backlog.take_probe() == (second, 0.0)
     job, delay = backlog.take_probe()
     assert job is None
-    assert delay == pytest.approx(5)
+    assert delay == pytest.approx(5, abs=0.01)
     await asyncio.sleep(delay)
     assert backlog.take_probe() == (first, 0.0)
     assert backlog.take_probe() == (None, math.inf)
@@ -262,7 +262,7 @@ async def test_the_time_without_pairs_counts_neither_probes_nor_holds() -> None:
     backlog.pair_out(1)
     await asyncio.sleep(10)
     backlog.pair_out(0)
-    assert backlog.without_pairs() == pytest.approx(10)
+    assert backlog.without_pairs() == pytest.approx(10, abs=0.01)
     job, _ = backlog.take_probe()
     assert job is not None
     assert backlog.without_pairs() is None
@@ -271,9 +271,9 @@ async def test_the_time_without_pairs_counts_neither_probes_nor_holds() -> None:
     assert backlog.without_pairs() is None
     await asyncio.sleep(1000)
     backlog.release("operator")
-    assert backlog.without_pairs() == pytest.approx(0), "who was not allowed to probe has not waited"
+    assert backlog.without_pairs() == pytest.approx(0, abs=0.01), "who was not allowed to probe has not waited"
     await asyncio.sleep(3)
-    assert backlog.without_pairs() == pytest.approx(3)
+    assert backlog.without_pairs() == pytest.approx(3, abs=0.01)
     backlog.pair_back(1)
     assert backlog.without_pairs() is None
 
