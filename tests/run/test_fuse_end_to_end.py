@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -115,6 +116,8 @@ def test_what_a_pair_dead_from_the_start_cost_is_done_by_the_other(tmp_path: Pat
     for name in cost:
         assert ran.metrics(name)["is_successful"]
         assert "nothing listens there" in ran.metrics(name)["auto_retry_reasons"][0]
+        assert f"AUTO-RETRY 0/1: {name}" not in ran.log
+        assert re.search(rf"{name}: .*nothing listens there.*: laid to the pair of bots, no retry of the scenario's", ran.log)
 
 
 def test_few_scenarios_are_not_lost_to_many_dead_pairs(tmp_path: Path) -> None:
@@ -193,7 +196,9 @@ def test_bots_that_say_nothing_for_a_while_cost_no_scenario(tmp_path: Path) -> N
     _assert_consistent(ran, list(scenarios))
     assert all(ran.metrics(name)["total_turns"] for name in scenarios)
     assert len(_of(ran, events.PairOut)) == len(_of(ran, events.PairBack)) == 1
-    assert any(each.reason == "its pair of bots had died" for each in _of(ran, events.Requeued))
+    given_back = {each.scenario for each in _of(ran, events.Requeued) if each.reason == "its pair of bots had died"}
+    assert given_back
+    assert all(f"{name}: 0 conversation turns (bots never exchanged audio): laid to the pair" in ran.log for name in given_back)
 
 
 def test_scenarios_that_always_stall_are_kept_as_stalls_and_the_run_is_complete(tmp_path: Path) -> None:

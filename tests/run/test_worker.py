@@ -81,6 +81,7 @@ class Book:
         job.attempts += 1
         self.attempts[job.name] += 1
         self.begun.append(job.name)
+        assert self.attempts[job.name] < 100, "an endless loop"
         return Path(job.name), self.log
 
     async def close_attempt(self, log: Any) -> None:
@@ -93,7 +94,7 @@ class Book:
         await self._may_fail("keep", job)
         self.results[job.name] = "kept" if result.turns else "stalled"
 
-    async def discard(self, job: Job, reason: str, tokens: int) -> None:
+    async def discard(self, job: Job, reason: str, tokens: int, *, free: bool = False) -> None:
         await self._may_fail("discard", job)
         self.folders.remove(job.name)
         job.reasons.append(reason)

@@ -182,8 +182,9 @@ class Worker:
         records, probed = self._records, self._fuse.blown and not blew
         handed_over = result.failure is not None and self._backlog.elsewhere(job)
         job.probed = job.probed or probed
-        job.retries += not (probed or (handed_over and result.unreachable))
-        await records.discard(job, reason, result.tokens)
+        free = probed or (handed_over and result.unreachable)
+        job.retries += not free
+        await records.discard(job, reason, result.tokens, free=free)
         job.not_before = _now() + self._options.auto_retry_backoff_secs
         if job.halt.is_set():
             records.came_to_nothing(job, STOPPED)
