@@ -46,9 +46,9 @@ class SwitchedBot(HostileBot):
         if on and self._server is None:
             await super().__aenter__()
         elif not on and self._server is not None:
-            self._server.close(close_connections=False)
             for socket in self._sockets:
                 socket.transport.abort()
+            self._server.close()  # those in the middle of their handshake too
             await self._server.wait_closed()
             self._server = None
 
