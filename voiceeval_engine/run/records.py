@@ -149,25 +149,32 @@ class Records:
         self.log.info("%s", RULE)
         self.log.info("Scenario '%s' Complete", job.name)
 
-    async def discard(self, job: Job, reason: str, tokens: int) -> None:
-        """The attempt does not count and another follows. Raises OSError."""
+    async def discard(self, job: Job, reason: str, tokens: int, *, free: bool = False) -> None:
+        """The attempt does not count and another follows; `free` where that is none of the scenario's retries. Raises OSError."""
         options = self.shop.options
         moved = await self._discard_folder(job)
         job.reasons.append(reason)
-        self.log.warning(
-            "AUTO-RETRY %d/%d: %s: %s; attempt moved to %s/, re-running in %gs.",
-            job.retries, options.max_auto_retries, job.name, reason, moved, options.auto_retry_backoff_secs, extra=TOLD,
-        )  # fmt: skip
+        if free:
+            self._log_free(job, reason, moved)
+        else:
+            self.log.warning(
+                "AUTO-RETRY %d/%d: %s: %s; attempt moved to %s/, re-running in %gs.",
+                job.retries, options.max_auto_retries, job.name, reason, moved, options.auto_retry_backoff_secs, extra=TOLD,
+            )  # fmt: skip
         self._emit_discarded(job, reason, moved, tokens=tokens, retry_in=options.auto_retry_backoff_secs)
 
     async def give_back(self, job: Job, reason: str) -> None:
         """An end that a dead pair brought about is none: the scenario is queued again, before all others. Raises OSError."""
         if self.desk is not None:
             await self.desk.withdraw(job.name)
+        await _to_its_end(self._give_back(job, reason))
+
+    async def _give_back(self, job: Job, reason: str) -> None:
         moved = await self._discard_folder(job)
         job.reasons.append(reason)
         job.retries, job.not_before = 0, 0.0
         self._ledger.forget(job.name)
+        self._log_free(job, reason, moved)
         self._emit_discarded(job, reason, moved)
         self.queue_again(job, "its pair of bots had died")
 
@@ -188,12 +195,12 @@ class Records:
         self.shop.emit(events.Requeued(scenario=job.name, attempt=job.attempts, reason=why))
         self.backlog.put_back(job, front=front)
 
-    def came_to_nothing(self, job: Job, reason: str, tokens: int = 0) -> None:
-        """No attempt gave a result: the scenario did not run, or the result that it was to replace counts again."""
+    def came_to_nothing(self, job: Job, reason: str, tokens: int = 0) -> bool:
+        """No attempt gave a result: the scenario did not run, or the result that it was to replace counts again (true)."""
         self._ledger.did_not_run(job.name, job.attempts, reason, tokens=tokens)
         moved, result = self._replaced.pop(job.name, (None, None))
         if moved is None or result is None or reason == STOPPED:
-            return
+            return False
         folder = layout.scenario_dir(self._session, job.name)
         try:
             if folder.exists():
@@ -201,9 +208,16 @@ class Records:
             layout.bring_back(moved, folder)
         except OSError as error:
             self.log.error("%s: its earlier result stays in %s/: %s", job.name, moved.name, error)
-        else:
-            self._ledger.restore(result, job.attempts)
-            self.log.warning("%s: the new attempt came to nothing, its earlier result counts again.", job.name)
+            return False
+        self._ledger.restore(result, job.attempts)
+        self.log.warning("%s: the new attempt came to nothing, its earlier result counts again.", job.name)
+        return True
+
+    def _log_free(self, job: Job, reason: str, moved: str | None) -> None:
+        self.log.warning(
+            "%s: %s: laid to the pair of bots, no retry of the scenario's; attempt moved to %s/, it is queued again.",
+            job.name, reason, moved, extra=TOLD,
+        )  # fmt: skip
 
     async def _discard_folder(self, job: Job) -> str | None:
         """Move the latest attempt's folder aside; returns its new name, None where there is none."""
