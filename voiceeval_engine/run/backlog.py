@@ -182,6 +182,8 @@ class Backlog:
     def pair_back(self, pair: int) -> None:
         """The pair may take jobs again."""
         self._usable.add(pair)
+        for job in self._waiting:
+            job.refused_by.discard(pair)
         self._none_since = None
         self._tell()
 
