@@ -74,30 +74,33 @@ class Worker:
         try:
             return await self._run(job)
         except (ScenarioError, DomainError, NoiseError) as error:
-            records.came_to_nothing(job, str(error))
+            await records.came_to_nothing(job, str(error))
         except SourceFailed as error:
             self._log.exception("scenario %s cannot be built", job.name)
-            records.came_to_nothing(job, str(error))
+            await records.came_to_nothing(job, str(error))
         except OSError as error:
             if is_full(error):
                 return await records.discard_for_disk(job, error)
-            records.came_to_nothing(job, f"the session cannot be written: {error}")
+            await records.came_to_nothing(job, f"the session cannot be written: {error}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - one scenario's trouble never ends the run
             self._log.exception("scenario %s: unexpected error", job.name)
-            records.came_to_nothing(job, f"unexpected error: {error!r}")
+            await records.came_to_nothing(job, f"unexpected error: {error!r}")
         return True
 
     async def _run(self, job: Job) -> bool:
         """Attempts on this pair, until the scenario has its end (true) or waits in the backlog again."""
         records = self._records
         scenario = await records.build(job.name)
+        if self._backlog.held or self._backlog.closed:  # since it was taken: building may take long
+            self._backlog.put_back(job)
+            return False
         self._log.info("%s", RULE)
         self._log.info("Starting Scenario %d/%d: %s", job.number, self._total, job.name)
         self._log.info("%s", RULE)
         while True:
             result, decision = await self._attempt(job, scenario)
             if result.halted:
-                records.came_to_nothing(job, STOPPED, tokens=result.tokens)
+                await records.came_to_nothing(job, STOPPED, tokens=result.tokens, talked=result.outcome is not None)
                 return True
             blew = self._tell_fuse(result, decision.reason)
             if decision.kind == "retry":
@@ -106,7 +109,7 @@ class Worker:
                     continue
                 return follows == "nothing"
             if decision.kind == "give_up":
-                records.came_to_nothing(job, decision.reason, tokens=result.tokens)
+                await records.came_to_nothing(job, decision.reason, tokens=result.tokens)
             if not result.turns:
                 self._cost.append((job, decision.reason))
             return job not in (await self._take_out() if blew else ())
@@ -167,7 +170,7 @@ class Worker:
         if await self._backlog.may_begin(job):
             return "another"
         if job.halt.is_set():
-            records.came_to_nothing(job, STOPPED)
+            await records.came_to_nothing(job, STOPPED)
             return "nothing"
         records.queue_again(job, "the run is ending")
         return "the queue"
