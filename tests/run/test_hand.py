@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,8 @@ from judges import WatchedJudge
 from voiceeval_engine.live import events
 from voiceeval_engine.live.commands import Command, EngineGone, Reply, send_now, socket_path
 from voiceeval_engine.live.state import RunState
+from voiceeval_engine.run import resuming as resuming_module
+from voiceeval_engine.run import runner as runner_module
 from voiceeval_engine.run.judging import Judged
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.rejudge import rejudge
@@ -710,6 +714,60 @@ def test_a_clock_that_is_set_back_makes_nothing_negative(
         ran = drive(tmp_path, pairs_of(agents), named("s__fails", "s__holds", "s__last"), play)
     assert ran.complete
     assert " -" not in next(line for line in ran.printed.splitlines() if "in all" in line)
+    agrees(ran)
+
+
+class _AnHourAgo(datetime):
+    @classmethod
+    def now(cls, tz: Any = None) -> datetime:
+        return datetime.now(tz) - timedelta(hours=1)
+
+
+def test_a_resume_under_a_clock_that_was_set_back_loses_and_mixes_nothing(
+    tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stop(operator: Operator) -> None:
+        await operator.until_is("s__cut", "talking")
+        await operator.do("stop-now")
+
+    names = ("s__done", "s__cut")
+    with casts(s__cut=until(gate)) as agents:
+        first = drive(tmp_path, pairs_of(agents), named(*names), stop)
+        timestamp = first.session.name.removeprefix("eval_")
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() - 3600.0)
+        for module in (runner_module, resuming_module):
+            monkeypatch.setattr(module, "datetime", _AnHourAgo)
+        again = drive(tmp_path, pairs_of(agents), named(*names), stop, resume=timestamp)
+        assert again.session == first.session
+        gate.set()
+        ran = drive(tmp_path, pairs_of(agents), named(*names), resume=timestamp)
+        other = drive(tmp_path, pairs_of(agents), named(*names))
+    assert ran.complete
+    assert other.session.name < ran.session.name
+    assert len(list(ran.session.glob("s__cut.killed.*"))) == 2
+    agrees(ran)
+
+
+# -- a judge in trouble
+
+
+def test_a_judge_that_is_overloaded_for_a_while_holds_up_no_conversation_and_judges_in_the_end(tmp_path: Path) -> None:
+    names = ("s__a", "s__b", "s__c")
+
+    async def play(operator: Operator) -> None:
+        await operator.until(lambda: operator.count(events.ScenarioScored, pending=True) == 3 and judge.asked >= 3)
+        assert all(operator.status_of(name) == "judging" for name in names)
+        judge.overloaded.clear()
+
+    with casts() as agents, WatchedJudge() as judge:
+        judge.overloaded.set()
+        ran = drive(tmp_path, pairs_of(agents), named(*names, **JUDGED), play, judge_url=judge.url, judge_threshold=0.5)
+    assert ran.complete
+    assert [ran.metrics(name)["is_successful"] for name in names] == [True] * 3
+    talks = [each for each in ran.events if isinstance(each, events.ConversationStarted | events.ConversationEnded)]
+    assert max(later.time - earlier.time for earlier, later in itertools.pairwise(talks)) < 2.0
+    assert "HTTP 503" in ran.log
     agrees(ran)
 
 
