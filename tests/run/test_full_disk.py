@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from driven_run import Operator, casts, drive, files_of, named, pairs_of, stalls, until
+from driven_run import Operator, casts, drive, fails, files_of, named, pairs_of, stalls, until
 from engine_run import Ran
 from judges import WatchedJudge
 
@@ -186,7 +186,7 @@ def test_a_full_disk_pauses_the_run_and_costs_nothing(
         disk.full = False
 
     set_up(monkeypatch, disk)
-    with casts() as agents, WatchedJudge() as judge:
+    with casts(s__a=fails, s__b=fails) as agents, WatchedJudge() as judge:
         ran = drive(tmp_path, pairs_of(agents), named(*NAMES, **JUDGED), play, judge_url=judge.url, judge_threshold=0.5)
     everything_has_one_result(ran)
     state, reason = shown[0]
@@ -219,7 +219,7 @@ def test_a_verdict_that_finds_no_room_is_written_when_there_is_and_not_asked_for
         await asyncio.sleep(0.3)
         disk.full = False
 
-    with casts() as agents, WatchedJudge() as judge:
+    with casts(s__a=fails, s__b=fails) as agents, WatchedJudge() as judge:
         ran = drive(tmp_path, pairs_of(agents), named(*NAMES, **JUDGED), play, judge_url=judge.url, judge_threshold=0.5)
         assert judge.asked == len(NAMES)
     everything_has_one_result(ran)
@@ -294,7 +294,7 @@ def test_a_run_that_waits_for_room_ends_within_seconds_when_told_to(
         else:
             await operator.do("stop-now")
 
-    with casts() as agents:
+    with casts(s__a=fails, s__b=fails) as agents:
         ran = drive(tmp_path, pairs_of(agents), named(*NAMES), play)
         assert time.monotonic() - told[0] < 8
         disk.full = False
@@ -360,7 +360,7 @@ def test_a_room_of_a_megabyte_that_is_not_enough_makes_no_busy_loop(tmp_path: Pa
         await asyncio.sleep(1.0)
         disk.full = False
 
-    with casts() as agents:
+    with casts(s__a=fails, s__b=fails) as agents:
         ran = drive(tmp_path, pairs_of(agents), named("s__a"), play)
     assert ran.complete
     assert 3 <= disk.met <= 8

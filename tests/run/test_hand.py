@@ -635,6 +635,9 @@ def test_stop_now_ends_the_run_within_seconds(tmp_path: Path, gate: threading.Ev
 
     async def play(operator: Operator) -> None:
         await operator.until_is("s__runs", when)
+        if when == "judging":
+            await operator.until(lambda: operator.runner._backlog.over)
+            assert "come to its end" in await operator.refused("pause")
         asked.append(time.monotonic())
         await operator.do("stop-now")
 

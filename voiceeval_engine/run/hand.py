@@ -67,6 +67,8 @@ class Hand:
     def _pause(self) -> Reply:
         if self._backlog.held_by(_HOLD):
             return _refused("the queue is paused already")
+        if self._backlog.over:
+            return _refused("the queue has come to its end, no attempt is left to hold back")
         self._backlog.hold(_HOLD, "by the operator")
         return self._did("the queue is paused; conversations that run go on")
 
