@@ -12,9 +12,9 @@ from voiceeval_engine import __version__
 
 DESCRIPTION = "Runs voice-agent evaluations: two bots talk over real audio, turns and latency are measured, signals scored."
 EPILOG = (
-    "Other commands, each with its own --help: status, pause, resume-queue and stop [SESSION] (a running engine), check-resume DIR (what "
-    "a resume would do), rejudge DIR (score a saved session again), clean DIR (remove attempts that were moved aside), bots (the embedded "
-    "pairs, for any harness)."
+    "Other commands, each with its own --help: watch [SESSION] (the console on a session, live or finished), status, pause, resume-queue "
+    "and stop [SESSION] (a running engine), check-resume DIR (what a resume would do), rejudge DIR (score a saved session again), clean "
+    "DIR (remove attempts that were moved aside), bots (the embedded pairs, for any harness)."
 )
 CONTROL_COMMANDS = {
     "status": "Shows how far a running evaluation is.",

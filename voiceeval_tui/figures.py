@@ -34,6 +34,13 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
+def milliseconds(value: float | None) -> str:
+    """A latency in ms: `812ms`, `1.9s`, `-` for none."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}ms" if value < 999.5 else f"{value / 1000:.1f}s"
+
+
 def size(count: int) -> str:
     """Bytes: `812 B`, `12.3 kB`, `4.1 MB`, `1.2 GB`."""
     if count < 1000:

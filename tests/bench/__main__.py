@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench import bench_cost, bench_crash, bench_pacing, bench_resume, bench_startup, bench_truth
+from tests.bench import bench_console, bench_cost, bench_crash, bench_pacing, bench_resume, bench_startup, bench_truth
 from tests.bench.processes import BenchError
 from tests.bench.table import Figure, print_figures
 
@@ -56,8 +56,10 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
         return bench_resume.run(folder, options.scenarios, options.times)
     if options.bench == "crash":
         return bench_crash.run(folder, options.rounds, options.seed, options.kills)
+    if options.bench == "console":
+        return bench_console.run(folder, options.seconds)
     parser, figures = _parser(), []
-    for bench in ("startup", "resume", "truth", "cost", "pacing", "crash"):
+    for bench in ("startup", "console", "resume", "truth", "cost", "pacing", "crash"):
         figures += _measure(parser.parse_args([bench]), folder)
     return figures
 
@@ -78,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     pacing.add_argument("--seconds", type=float, default=60.0, help="of conversation (60)")
     startup = benches.add_parser("startup", help="wall time of the short commands (10 s)")
     startup.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
+    console = benches.add_parser("console", help="what the console shows, writes and costs (about 1 min)")
+    console.add_argument("--seconds", type=float, default=10.0, help="that each one is watched (10)")
     resume = benches.add_parser("resume", help="the preview of a resume (10 s)")
     resume.add_argument("--scenarios", type=int, default=bench_resume.BOUND_FOR, help="complete scenarios in the session (10000)")
     resume.add_argument("--times", type=int, default=5, help="previews of which the median is taken (5)")

@@ -120,7 +120,7 @@ class HostileBot:
 
     async def __aenter__(self) -> HostileBot:
         self._server = await serve(
-            self._talk, "127.0.0.1", 0, compression=None, max_size=None, ping_interval=None, close_timeout=0.5
+            self._talk, "127.0.0.1", self._port, compression=None, max_size=None, ping_interval=None, close_timeout=0.5
         )
         self._port = next(iter(self._server.sockets)).getsockname()[1]
         return self

@@ -22,8 +22,10 @@ from voiceeval_engine.bots.server import BotPair
 from voiceeval_engine.live import events
 from voiceeval_engine.run import records as records_module
 from voiceeval_engine.run import runner as runner_module
+from voiceeval_engine.run.backlog import Job
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.runner import Runner
+from voiceeval_engine.run.worker import Worker
 from voiceeval_engine.scenarios.script import Step
 from voiceeval_engine.session import layout
 
@@ -307,3 +309,17 @@ def _wait_until(true: Any) -> None:
     deadline = time.monotonic() + 10
     while not true() and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def test_a_worker_that_breaks_ends_the_run_in_order_and_is_told(
+    tmp_path: Path, quick_pairs: list[tuple[HostileBot, HostileBot]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(self: Worker, job: Job) -> bool:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(Worker, "_guarded", broken)
+    ran = run_engine(tmp_path, quick_pairs, {name: scenario(name) for name in ("s__1", "s__2", "s__3")}, **BRIEF)
+    assert not ran.complete
+    assert ran.tasks_left == []
+    assert "a fault of ours" in ran.log
+    assert [each.reason for each in ran.events if isinstance(each, events.RunEnded)] == ["an unexpected fault"]

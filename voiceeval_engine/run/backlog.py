@@ -7,6 +7,7 @@ import the standard library only. Rules: running page, "The fuse, per pair" and 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -32,7 +33,9 @@ class Job:
     refused_by: set[int] = field(default_factory=set)
     """Pairs on which it could not start."""
     returned: bool = False
-    """Whether a fuse has given it back once: the next result stands."""
+    """Whether a fuse has given it back once: the next end on a bad pair stands."""
+    probed: bool = False
+    """Whether it was of use once to see that a pair is still bad, which cost it nothing."""
     by_hand: bool = False
     """Whether the operator wants it, in place of the result that there may be."""
     halt: asyncio.Event = field(default_factory=asyncio.Event)
@@ -48,6 +51,7 @@ class Backlog:
         self.closed_because = ""
         self._waiting = deque(jobs)
         self._in_hand: dict[str, Job] = {}
+        self._latest = {job.name: job for job in self._waiting}
         self._usable = set(pairs)
         self._none_since: float | None = None
         self._holds: dict[str, str] = {}
@@ -67,6 +71,11 @@ class Backlog:
     def held(self) -> str:
         """Why no attempt may begin, empty where one may."""
         return "; ".join(self._holds.values())
+
+    @property
+    def open(self) -> bool:
+        """Whether an attempt may begin now."""
+        return not (self._holds or self.closed)
 
     @property
     def usable(self) -> frozenset[int]:
@@ -94,10 +103,22 @@ class Backlog:
             await self.wait(delay)
         return None
 
-    def take_probe(self) -> Job | None:
-        """The next job that may run now, for a pair that is out; None where there is none."""
-        job, _ = self._next(None)
-        return None if job is None or self.over else self._hand_out(job)
+    def take_probe(self) -> tuple[Job | None, float]:
+        """The next job that may run now, for a pair that is out; else None and the seconds until one may, infinite where nobody knows."""
+        job, delay = (None, math.inf) if self.over else self._next(None)
+        return None if job is None else self._hand_out(job), delay
+
+    def reclaim(self, job: Job) -> bool:
+        """Take a job that has come to its end in hand again. False where its scenario has been queued anew since: then that one counts."""
+        if self._latest.get(job.name) is not job or self.waiting(job.name) or self.in_hand(job.name) not in (None, job):
+            return False
+        self._in_hand[job.name] = job
+        return True
+
+    async def until_over(self) -> None:
+        """Until the run is over."""
+        while not self.over:
+            await self.wait(math.inf)
 
     def finish(self, job: Job) -> None:
         """The job has come to its end."""
@@ -107,6 +128,7 @@ class Backlog:
     def put_back(self, job: Job, *, front: bool = True) -> None:
         """The job waits again, or for the first time."""
         self._in_hand.pop(job.name, None)
+        self._latest[job.name] = job
         if front:
             self._waiting.appendleft(job)
         else:
@@ -128,7 +150,7 @@ class Backlog:
             delay = job.not_before - _now()
             if delay <= 0 and not self._holds:
                 return True
-            await self.wait(delay if delay > 0 else None)
+            await self.wait(delay if delay > 0 else math.inf)
         return False
 
     def hold(self, who: str, reason: str) -> None:
@@ -140,6 +162,8 @@ class Backlog:
     def release(self, who: str) -> None:
         """`who` holds it no more."""
         if self._holds.pop(who, None) is not None:
+            if self._none_since is not None and not self._holds:
+                self._none_since = _now()
             self._on_held(self.held)
             self._tell()
 
@@ -158,17 +182,19 @@ class Backlog:
     def pair_back(self, pair: int) -> None:
         """The pair may take jobs again."""
         self._usable.add(pair)
+        for job in self._waiting:
+            job.refused_by.discard(pair)
         self._none_since = None
         self._tell()
 
-    def without_pairs(self) -> float:
-        """For how many seconds no pair has been usable; 0 while one is, while a probe runs and while all is held."""
-        return 0.0 if self._none_since is None or self._in_hand or self._holds else _now() - self._none_since
+    def without_pairs(self) -> float | None:
+        """For how many seconds no pair has been usable, a hold aside; None while one is, while a probe runs and while all is held."""
+        return None if self._none_since is None or self._in_hand or self._holds else _now() - self._none_since
 
-    async def wait(self, seconds: float | None) -> None:
-        """Until something here changes, or for that long."""
+    async def wait(self, seconds: float) -> None:
+        """Until something here changes, or for that long, which may be for ever."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(None if seconds == math.inf else seconds):
                 await self._changed.wait()
 
     def halt(self, job: Job) -> None:
@@ -176,17 +202,17 @@ class Backlog:
         job.halt.set()
         self._tell()
 
-    def _next(self, pair: int | None) -> tuple[Job | None, float | None]:
-        """The first job that may run on the pair now; else None and the seconds until one may."""
+    def _next(self, pair: int | None) -> tuple[Job | None, float]:
+        """The first job that may run on the pair now; else None and the seconds until one may, infinite where nobody knows."""
         delays: list[float] = []
         for job in () if self._holds else self._waiting:
             if pair in job.refused_by and self.elsewhere(job):
                 continue
             delay = job.not_before - _now()
             if delay <= 0:
-                return job, None
+                return job, 0.0
             delays.append(delay)
-        return None, min(delays, default=None)
+        return None, min(delays, default=math.inf)
 
     def _hand_out(self, job: Job) -> Job:
         self._waiting.remove(job)

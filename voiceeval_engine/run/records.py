@@ -73,7 +73,7 @@ class Records:
         self._secrets = secrets
         self._replaced: dict[str, tuple[Path, events.ScenarioScored]] = {}
         """Results that an attempt by hand is to replace, and where they were moved."""
-        self._skipping: set[asyncio.Task[None]] = set()
+        self._skipping: set[asyncio.Task[bool]] = set()
 
     def clean(self, text: str) -> str:
         """A text without the judge's key, which may stand in a bot's URL."""
@@ -157,25 +157,32 @@ class Records:
         self.log.info("%s", RULE)
         self.log.info("Scenario '%s' Complete", job.name)
 
-    async def discard(self, job: Job, reason: str, tokens: int) -> None:
-        """The attempt does not count and another follows. Raises OSError."""
+    async def discard(self, job: Job, reason: str, tokens: int, *, free: bool = False) -> None:
+        """The attempt does not count and another follows; `free` where that is none of the scenario's retries. Raises OSError."""
         options = self.shop.options
         moved = await self._discard_folder(job)
         job.reasons.append(reason)
-        self.log.warning(
-            "AUTO-RETRY %d/%d: %s: %s; attempt moved to %s/, re-running in %gs.",
-            job.retries, options.max_auto_retries, job.name, reason, moved, options.auto_retry_backoff_secs, extra=TOLD,
-        )  # fmt: skip
+        if free:
+            self._log_free(job, reason, moved)
+        else:
+            self.log.warning(
+                "AUTO-RETRY %d/%d: %s: %s; attempt moved to %s/, re-running in %gs.",
+                job.retries, options.max_auto_retries, job.name, reason, moved, options.auto_retry_backoff_secs, extra=TOLD,
+            )  # fmt: skip
         self._emit_discarded(job, reason, moved, tokens=tokens, retry_in=options.auto_retry_backoff_secs)
 
     async def give_back(self, job: Job, reason: str) -> None:
         """An end that a dead pair brought about is none: the scenario is queued again, before all others. Raises OSError."""
         if self.desk is not None:
             await self.desk.withdraw(job.name)
+        await _to_its_end(self._give_back(job, reason))
+
+    async def _give_back(self, job: Job, reason: str) -> None:
         moved = await self._discard_folder(job)
         job.reasons.append(reason)
         job.retries, job.not_before = 0, 0.0
         self._ledger.forget(job.name)
+        self._log_free(job, reason, moved)
         self._emit_discarded(job, reason, moved)
         self.queue_again(job, "its pair of bots had died")
 
@@ -198,14 +205,14 @@ class Records:
         self.shop.emit(events.Requeued(scenario=job.name, attempt=job.attempts, reason=why))
         self.backlog.put_back(job, front=front)
 
-    async def came_to_nothing(self, job: Job, reason: str, tokens: int = 0, *, talked: bool = False) -> None:
-        """No attempt gave a result: the scenario did not run, or the result that it was to replace counts again.
+    async def came_to_nothing(self, job: Job, reason: str, tokens: int = 0, *, talked: bool = False) -> bool:
+        """No attempt gave a result: the scenario did not run, or the result that it was to replace counts again (true).
 
         With `talked` the last attempt's evidence stands in that result's place: it had begun.
         """
-        await _to_its_end(self._came_to_nothing(job, reason, tokens, talked))
+        return await _to_its_end(self._came_to_nothing(job, reason, tokens, talked))
 
-    async def _came_to_nothing(self, job: Job, reason: str, tokens: int, talked: bool) -> None:
+    async def _came_to_nothing(self, job: Job, reason: str, tokens: int, talked: bool) -> bool:
         if talked:
             self._replaced.pop(job.name, None)
         result = await self._earlier_result(job)
@@ -213,6 +220,7 @@ class Records:
             self._ledger.did_not_run(job.name, job.attempts, reason, tokens=tokens)
         if result is not None:
             self._count_again(job, result)
+        return result is not None
 
     def skip(self, job: Job) -> bool:
         """A job that is no longer in the queue is not to run; returns whether its scenario keeps an earlier result."""
@@ -259,6 +267,12 @@ class Records:
         self._ledger.restore(result, job.attempts)
         self.log.warning("%s: the new attempt came to nothing, its earlier result counts again.", job.name)
 
+    def _log_free(self, job: Job, reason: str, moved: str | None) -> None:
+        self.log.warning(
+            "%s: %s: laid to the pair of bots, no retry of the scenario's; attempt moved to %s/, it is queued again.",
+            job.name, reason, moved, extra=TOLD,
+        )  # fmt: skip
+
     async def _discard_folder(self, job: Job) -> str | None:
         """Move the latest attempt's folder aside; returns its new name, None where there is none."""
         folder = layout.scenario_dir(self._session, job.name)
@@ -295,11 +309,11 @@ class Records:
         )
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
     """Await `work`. A cancellation waits for it: a result that is half written when the run is stopped still counts."""
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task}, timeout=FINISH_SECONDS)
         task.cancel()

@@ -45,7 +45,7 @@ class Runner:
         scenarios: Scenarios,
         names: Sequence[str],
         argv: Sequence[str],
-        listeners: Sequence[Callable[[events.Event], None]] = (),
+        listeners: Sequence[Callable[[events.Event], object]] = (),
         *,
         judge_key: str | None = None,
         recorded: RunOptions | None = None,
@@ -198,16 +198,23 @@ class Runner:
         return [event.scenario for event in prepared.loaded if event.pending]
 
     async def _until_stopped(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Until all of `tasks` have ended, or until told to stop; they are cancelled then."""
+        """Until all of `tasks` have ended, or until told to stop; they are cancelled then.
+
+        One that fails is told and ends the run in order: what it had in hand nobody else can finish.
+        """
         stop = asyncio.create_task(self._stopping.wait())
-        everything = asyncio.gather(*tasks)
-        either: set[asyncio.Future[Any]] = {everything, stop}
+        left: set[asyncio.Task[Any]] = {stop, *tasks}
         try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            while stop in left and len(left) > 1:
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                if any(not task.cancelled() and task.exception() for task in done):
+                    self._backlog.close("an unexpected fault")
         finally:
             for task in (*tasks, stop):
                 task.cancel()
-            await asyncio.gather(everything, stop, return_exceptions=True)
+            for result in await asyncio.gather(*tasks, stop, return_exceptions=True):
+                if isinstance(result, Exception):
+                    self._log.error("the run met an unexpected fault: %r", result, exc_info=result)
 
     def _on_judged(self, judged: Judged) -> None:
         result = self._ledger.result(judged.name)

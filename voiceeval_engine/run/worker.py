@@ -7,6 +7,7 @@ and "The fuse, per pair".
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import asdict
 from typing import Literal
@@ -37,7 +38,7 @@ class Worker:
         self._pair = pair
         self._total = total
         self._fuse = Fuse()
-        self._cost: list[tuple[Job, str]] = []
+        self._cost: dict[Job, str] = {}
         """Scenarios whose end came of the bad attempts in a row, and how: the fuse gives them back."""
         floor = self._options.min_agent_turns if self._options.auto_resume_on_insufficient_turns else 0
         self._policy = RetryPolicy(self._options.auto_resume_on_stale, self._options.max_auto_retries, floor)
@@ -46,27 +47,48 @@ class Worker:
         """Take scenarios until none is left. Raises nothing but a cancellation."""
         while not self._backlog.over:
             job = await (self._next_probe() if self._fuse.blown else self._backlog.take(self._pair.number))
-            if job is not None and await self._guarded(job):
+            if job is None:
+                continue
+            ended = await self._guarded(job)
+            given_back = self._reclaim_cost() if self._fuse.blown else {}
+            if ended and job not in given_back:
                 self._backlog.finish(job)
+            for each, reason in reversed(given_back.items()):
+                await self._give_back(each, reason)
 
     async def _next_probe(self) -> Job | None:
         """Wait until a probe is due; one that needs a scenario returns it."""
-        left = self._options.backend_wait - self._backlog.without_pairs()
+        without = self._backlog.without_pairs()
+        left = math.inf if without is None else self._options.backend_wait - without
         delay = self._fuse.wait(_now())
         if left <= 0:
             self._backlog.close(f"no pair of bots has answered for {self._options.backend_wait:g} s")
         elif delay > 0:
             await self._backlog.wait(min(delay, left))
         elif self._fuse.probes_with_scenario:
-            job = self._backlog.take_probe()
+            job, delay = self._backlog.take_probe()
             if job is None:
-                await self._backlog.wait(left)
+                await self._backlog.wait(min(delay, left))
             return job
-        elif (trouble := await probe(self._pair, self._log)) is None:
+        elif (trouble := await self._probe()) is None:
             self._mended()
         else:
             self._fuse.bad("unreachable", self._records.clean(trouble), _now())
         return None
+
+    async def _probe(self) -> str | None:
+        """As `bridge.setup.probe`; whatever it raises is no answer either, and it is dropped when the run is over."""
+        probing, over = asyncio.create_task(probe(self._pair, self._log)), asyncio.create_task(self._backlog.until_over())
+        try:
+            await asyncio.wait({probing, over}, return_when=asyncio.FIRST_COMPLETED)
+            return await probing if probing.done() else "the run is over"
+        except Exception as error:  # noqa: BLE001 - a worker that dies would leave its scenarios to nobody
+            self._log.exception("pair %d: the probe failed", self._pair.number + 1)
+            return f"unexpected error: {error!r}"
+        finally:
+            probing.cancel()
+            over.cancel()
+            await asyncio.gather(probing, over, return_exceptions=True)
 
     async def _guarded(self, job: Job) -> bool:
         """Run the job; whatever it raises is its own trouble. Returns whether it has come to its end."""
@@ -91,7 +113,7 @@ class Worker:
         """Attempts on this pair, until the scenario has its end (true) or waits in the backlog again."""
         records = self._records
         scenario = await records.build(job.name)
-        if self._backlog.held or self._backlog.closed:  # since it was taken: building may take long
+        if not self._backlog.open:
             self._backlog.put_back(job)
             return False
         self._log.info("%s", RULE)
@@ -108,11 +130,10 @@ class Worker:
                 if follows == "another":
                     continue
                 return follows == "nothing"
-            if decision.kind == "give_up":
-                await records.came_to_nothing(job, decision.reason, tokens=result.tokens)
-            if not result.turns:
-                self._cost.append((job, decision.reason))
-            return job not in (await self._take_out() if blew else ())
+            counts = decision.kind == "keep" or not await records.came_to_nothing(job, decision.reason, tokens=result.tokens)
+            if counts and not result.turns and (blew or not self._fuse.blown):
+                self._cost[job] = decision.reason
+            return True
 
     async def _attempt(self, job: Job, scenario: Scenario) -> tuple[AttemptResult, Decision]:
         """One attempt; where it is to be kept, it has been kept."""
@@ -137,8 +158,12 @@ class Worker:
         return result, decision
 
     def _decide(self, job: Job, result: AttemptResult) -> Decision:
-        """As the policy says; but a probe that fails costs the scenario nothing the first time, and no retry follows it here."""
+        """As the policy says; but a probe that fails costs the scenario nothing the first time, and a bot that is not there never does
+        while there is another pair to try.
+        """
         probed = self._fuse.blown and not result.turns
+        if result.failure is not None and not result.halted:
+            job.refused_by.add(self._pair.number)
         decision = decide(
             self._policy,
             self._policy.max_retries if probed else job.retries,
@@ -146,8 +171,7 @@ class Worker:
             turns=result.turns,
             responses=_agent_responses(result),
         )
-        if probed and not job.returned:
-            job.returned = True
+        if (probed and not job.probed) or (result.unreachable and self._backlog.elsewhere(job)):
             return Decision("retry", decision.reason or NO_TURNS)
         return decision
 
@@ -156,16 +180,17 @@ class Worker:
     ) -> Literal["another", "the queue", "nothing"]:
         """The attempt does not count; tells what follows: another one here and now, a place in the queue, or nothing."""
         records, probed = self._records, self._fuse.blown and not blew
-        could_not_start = result.failure is not None
-        if could_not_start:
-            job.refused_by.add(self._pair.number)
-        job.retries += not probed
-        await records.discard(job, reason, result.tokens)
+        handed_over = result.failure is not None and self._backlog.elsewhere(job)
+        job.probed = job.probed or probed
+        free = probed or (handed_over and result.unreachable)
+        job.retries += not free
+        await records.discard(job, reason, result.tokens, free=free)
         job.not_before = _now() + self._options.auto_retry_backoff_secs
-        if probed or blew or (could_not_start and self._backlog.elsewhere(job)):
+        if job.halt.is_set():
+            await records.came_to_nothing(job, STOPPED)
+            return "nothing"
+        if probed or blew or handed_over:
             records.queue_again(job, f"pair {self._pair.number + 1} failed it", front=not probed)
-            if blew:
-                await self._take_out()
             return "the queue"
         if await self._backlog.may_begin(job):
             return "another"
@@ -176,31 +201,41 @@ class Worker:
         return "the queue"
 
     def _tell_fuse(self, result: AttemptResult, reason: str) -> bool:
-        """Whether this attempt blew the fuse. One with turns mends it."""
+        """Whether this attempt blew the fuse: the pair is out then. One with turns mends it."""
         if not result.turns:
-            return self._fuse.bad("unreachable" if result.unreachable else "of no use", reason or NO_TURNS, _now())
+            blew = self._fuse.bad("unreachable" if result.unreachable else "of no use", reason or NO_TURNS, _now())
+            if blew:
+                self._take_out()
+            return blew
         if self._fuse.blown:
             self._mended()
         self._fuse.good()
         self._cost.clear()
         return False
 
-    async def _take_out(self) -> list[Job]:
-        """The fuse has blown. Returns the scenarios it cost, which are queued again in their order; each is given back once only."""
+    def _take_out(self) -> None:
         fuse, number = self._fuse, self._pair.number
         since = time.time() - (_now() - fuse.since)
         began = time.strftime("%H:%M:%S", time.localtime(since))
         self._log.error("PAIR %d IS OUT since %s: %s. It is probed until it answers.", number + 1, began, fuse.reason, extra=TOLD)
         self._records.shop.emit(events.PairOut(pair=number, reason=events.clip(fuse.reason), since=since))
         self._backlog.pair_out(number)
-        cost, self._cost = self._cost, []
-        returned = []
-        for job, reason in reversed(cost):
-            if not job.returned:
-                job.returned = True
-                await self._records.give_back(job, reason or NO_TURNS)
-                returned.append(job)
-        return returned
+
+    def _reclaim_cost(self) -> dict[Job, str]:
+        """Take in hand again what the fuse cost, each scenario once only: so the run is not over before they are queued."""
+        cost, self._cost = self._cost, {}
+        given_back = {job: reason for job, reason in cost.items() if not job.returned and self._backlog.reclaim(job)}
+        for job in given_back:
+            job.returned = True
+        return given_back
+
+    async def _give_back(self, job: Job, reason: str) -> None:
+        """Queue a scenario again; where its folder cannot be moved, its end stands."""
+        try:
+            await self._records.give_back(job, reason or NO_TURNS)
+        except OSError as error:
+            self._log.error("%s: what the pair cost it cannot be undone: %s", job.name, error, extra=TOLD)
+            self._backlog.finish(job)
 
     def _mended(self) -> None:
         self._fuse.good()

@@ -1,0 +1,83 @@
+"""All that the operator can do, once: keys, footer, help and command palette are made from this list.
+
+An action is carried out by the screen's method `do_<name>`. May import `view`. Rule: console page, "Keys".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from voiceeval_engine.live.state import ScenarioState
+from voiceeval_tui.view import PROBLEMS, RUNNING, View
+
+When = Callable[[View], bool]
+
+
+def _always(_: View) -> bool:
+    return True
+
+
+def _alive(view: View) -> bool:
+    return view.link.state == "alive" and view.run.ended is None
+
+
+def _on(view: View, *, queued: bool = False, running: bool = False, problem: bool = False) -> bool:
+    shown: ScenarioState | None = view.scenario()
+    if shown is None or not _alive(view):
+        return False
+    return (queued and shown.status == "queued") or (running and shown.status in RUNNING) or (problem and shown.status in PROBLEMS)
+
+
+@dataclass(frozen=True)
+class Action:
+    """`keys` as Textual names them, the first one is shown. `label` stands in the footer, empty where it has no place there."""
+
+    name: str
+    keys: str
+    label: str
+    help: str
+    when: When = _always
+
+    @property
+    def key(self) -> str:
+        """How the first key is written for a person."""
+        first = self.keys.partition(",")[0]
+        return {"question_mark": "?", "slash": "/", "escape": "Esc", "ctrl+p": "Ctrl+P", "ctrl+c": "Ctrl+C"}.get(first, first)
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action(
+        "again",
+        "r",
+        "re-run",
+        "run the chosen stalled, failed or not-run scenario again",
+        lambda v: _on(v, problem=True),
+    ),
+    Action("pause", "p", "pause", "begin no new attempt; what runs goes on", lambda v: _alive(v) and v.run.paused is None),
+    Action("go_on", "p", "go on", "begin new attempts again", lambda v: _alive(v) and v.run.paused is not None),
+    Action("skip", "s", "skip", "do not run the chosen scenario", lambda v: _on(v, queued=True)),
+    Action(
+        "stop_attempt", "x", "stop", "stop the chosen scenario's attempt, which then has no result", lambda v: _on(v, running=True)
+    ),
+    Action("filter", "slash", "filter", "show only scenarios with these words; Esc ends it"),
+    Action(
+        "next_problem",
+        "n",
+        "next",
+        "next failed, stalled or not-run scenario, else one that runs",
+    ),
+    Action("previous_problem", "N,upper_n", "", "the one before"),
+    Action("order", "o", "", "sort the queue: as queued, problems first, name, latency"),
+    Action("follow", "escape", "", "choose no scenario: show whoever talks"),
+    Action("zoom", "z", "zoom", "the pane with the focus alone, and back"),
+    Action("theme", "t", "", "the next theme"),
+    Action("help", "question_mark", "help", "all keys"),
+    Action("detach", "d", "detach", "leave; the run goes on"),
+    Action("quit", "q,ctrl+c", "quit", "leave, or stop the run: asks first; Ctrl+C twice leaves"),
+)
+
+
+def applying(view: View) -> list[Action]:
+    """The actions that can be taken now."""
+    return [action for action in ACTIONS if action.when(view)]

@@ -1,0 +1,180 @@
+"""The console: a Textual app that is a window on a session and nothing more. Whatever happens to it, the run goes on.
+
+Restores the terminal on SIGHUP and SIGTERM, which Textual does not; prints no traceback over the screen; a crash is not exit code 0.
+May import Textual and everything of the console but `cli`. Rule: console page, "Two processes", "Manners".
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import termios
+import threading
+import time
+import traceback
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import ClassVar
+
+from platformdirs import user_log_path
+from rich.segment import Segment
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.color import Color
+from textual.filter import LineFilter, Monochrome, NoColor
+from textual.screen import Screen
+
+from voiceeval_tui.actions import applying
+from voiceeval_tui.cells import to_ascii
+from voiceeval_tui.engine import Engine, SocketEngine
+from voiceeval_tui.screens.run import RunScreen
+from voiceeval_tui.source import Source
+from voiceeval_tui.themes import Palette, Themes, ascii_only, load_themes, to_textual
+from voiceeval_tui.widgets.pane import Pane
+
+_COLOURS = {"truecolor": 1 << 24, "256": 256, "standard": 16}
+_PATIENCE = 2.0
+"""s that an orderly end may take after a signal; then the process ends anyway: a terminal that is gone blocks every write."""
+_LOOK_SECONDS = 2.0
+_RESTORE = b"\x1b[<u\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?1049l\x1b[?25h"
+
+
+class AsciiOnly(LineFilter):
+    """For terminals that show ASCII only: frames, marks and foreign letters get their likeness, cell for cell."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - as LineFilter says
+        """As `LineFilter`."""
+        return [Segment(to_ascii(text), style, control) for text, style, control in segments]
+
+
+class ConsoleApp(App[None]):
+    """`fps` is how often the session is looked at, in a second. After `run`, `return_code` is the exit code and `crash` what broke."""
+
+    CSS_PATH = "console.tcss"
+    TITLE = "voiceeval-tui"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c,ctrl+q", "interrupt", "ask like q; twice leaves", show=False, priority=True, system=True),
+    ]
+
+    def __init__(
+        self,
+        source: Source,
+        engine: Engine | None = None,
+        *,
+        fps: float | None = None,
+        environ: Mapping[str, str] = os.environ,
+        themes: Themes | None = None,
+    ) -> None:
+        super().__init__()
+        self.animation_level = "none"
+        self.crash = ""
+        self._source = source
+        self._engine = engine or SocketEngine(source.session)
+        self._fps = fps or (1.0 if environ.get("SSH_CONNECTION") else 4.0)
+        self._themes = themes or load_themes()
+        self._handlers: dict[int, object] = {}
+        self._over = threading.Event()
+        for theme in self._themes.by_name.values():
+            self.register_theme(to_textual(theme))
+        first = self._themes.first(environ, colours=_COLOURS.get(self.console.color_system or "", 16))
+        self.palette = Palette(self._themes.by_name[first])
+        self.theme = first
+        if self.no_color:  # Textual would send shades of grey under a theme that is not the terminal's own
+            self._filters = [NoColor() if isinstance(each, Monochrome) else each for each in self._filters]
+        if ascii_only(environ):
+            self._filters.append(AsciiOnly())
+
+    def on_mount(self) -> None:
+        """Take the signals."""
+        if not self.is_headless and threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGHUP, signal.SIGTERM):
+                self._handlers[number] = signal.signal(number, self._leave)
+            threading.Thread(target=self._watch_terminal, daemon=True).start()
+
+    def get_default_screen(self) -> Screen[None]:
+        """The session's."""
+        screen = RunScreen(self._source, self._engine, 1.0 / self._fps)
+        for problem in self._themes.problems:
+            screen.view.note("WARNING", problem)
+        return screen
+
+    def on_unmount(self) -> None:
+        """Give the signals back."""
+        self._over.set()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C: ask as `q` does; a second time it leaves, and the run goes on."""
+        if isinstance(self.screen, RunScreen) and self.screen.view.link.state == "alive":
+            self.screen.do_quit()
+        else:
+            self.exit()
+
+    def action_next_theme(self) -> None:
+        """The next of the themes."""
+        self.theme = self._themes.after(self.theme)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """What Ctrl+P lists: the actions that apply, from their registry."""
+        if not isinstance(screen, RunScreen):
+            return
+        for action in applying(screen.view):
+            yield SystemCommand(
+                f"{action.name.replace('_', ' ')}  ({action.key})", action.help, getattr(screen, f"do_{action.name}")
+            )
+
+    def watch_theme(self, name: str) -> None:
+        """Panes paint with the palette."""
+        if name in self._themes.by_name:
+            self.palette = Palette(self._themes.by_name[name])
+        for screen in self.screen_stack if self._running else ():
+            for pane in screen.query(Pane):
+                pane.refresh()
+
+    def _leave(self, number: int, _: FrameType | None) -> None:
+        """A signal: end in order, or anyway. A handler of Python's own, because the loop may hang in a write to the terminal."""
+        threading.Thread(target=self._end_anyway, args=(128 + number,), daemon=True).start()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.exit, None, 128 + number)
+
+    def _watch_terminal(self) -> None:
+        """A terminal may go away without a signal (its leader ignores them); Textual then spins on reads that give nothing."""
+        while not self._over.wait(_LOOK_SECONDS):
+            try:
+                os.tcgetpgrp(0)
+            except OSError:
+                self._leave(signal.SIGHUP, None)
+                return
+
+    def _end_anyway(self, code: int) -> None:
+        time.sleep(_PATIENCE)
+        try:
+            terminal = os.open("/dev/tty", os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+            termios.tcflush(terminal, termios.TCOFLUSH)
+            os.write(terminal, _RESTORE)
+            if (before := getattr(self._driver, "attrs_before", None)) is not None:
+                termios.tcsetattr(terminal, termios.TCSANOW, before)
+        except (OSError, termios.error):
+            pass  # the terminal is gone
+        finally:
+            os._exit(code)
+
+    def _fatal_error(self) -> None:
+        """Textual prints a traceback with all locals, the judge's key perhaps among them; ours goes to a file, and a line tells."""
+        text = traceback.format_exc()
+        self.crash = f"the console failed: {text.strip().splitlines()[-1]}; the run is not touched"
+        try:
+            path = _crash_file()
+            path.write_text(text, errors="backslashreplace")
+            self.crash += f"; details in {path}"
+        except OSError:
+            pass  # the line above is all that can be told
+        self._close_messages_no_wait()
+
+
+def _crash_file() -> Path:
+    folder = user_log_path("voiceeval-tui")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / "console_crash.txt"

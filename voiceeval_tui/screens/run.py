@@ -1,0 +1,231 @@
+"""The screen of one session: its panes where they find room, the source followed, what the operator does sent on.
+
+Everything that changes the view happens here. May import Textual, the widgets, `view`, `source`, `session_files`, `engine`, `actions`,
+`folding`. Rule: console page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.widgets import Input
+
+from voiceeval_tui.actions import ACTIONS
+from voiceeval_tui.engine import Engine
+from voiceeval_tui.folding import fold
+from voiceeval_tui.screens.dialog import Help
+from voiceeval_tui.screens.operator import OperatorScreen
+from voiceeval_tui.session_files import read_transcript
+from voiceeval_tui.source import Source
+from voiceeval_tui.transcript import Transcript
+from voiceeval_tui.view import ALL_AREAS, Area
+from voiceeval_tui.widgets.footer import Footer
+from voiceeval_tui.widgets.header import Header
+from voiceeval_tui.widgets.log import LogPane
+from voiceeval_tui.widgets.pane import ListPane, Pane
+from voiceeval_tui.widgets.queue import ORDERS, QueuePane
+
+PANES: tuple[type[Pane], ...] = (LogPane,)
+"""Beside the queue, which has the key 1: in the order of their keys, 2 to 9. `folding` knows where each of them goes."""
+
+_BREATH = 0.005
+"""s between two parts of a long journal, in which keys are answered."""
+
+
+class RunScreen(OperatorScreen):
+    """`interval` is the time between two looks at the source, s."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(action.keys, f"act('{action.name}')", action.help, show=False, id=action.name) for action in ACTIONS),
+        *(Binding(str(number), f"pane({number})", show=False) for number in range(1, 10)),
+    ]
+
+    def __init__(self, source: Source, engine: Engine, interval: float) -> None:
+        super().__init__(engine)
+        self.stage = "queue"
+        self.zoomed = False
+        self._source = source
+        self._interval = interval
+        self._queue = QueuePane()
+        self._panes: dict[str, Pane] = {"queue": self._queue, **{pane.NAME: pane() for pane in PANES}}
+        self._asked: set[tuple[str, str]] = set()
+        self._trouble = ""
+
+    def compose(self) -> ComposeResult:
+        """As Textual asks. Panes live as long as the screen."""
+        yield Header()
+        with Container(id="board"):
+            yield from self._panes.values()
+        yield Input(id="filter", placeholder="words that the scenario has; Esc ends", compact=True)
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to follow."""
+        self.view.tick(time.time())
+        self._queue.focus()
+        self._follow()
+
+    def on_resize(self) -> None:
+        """Panes find their places anew."""
+        self.call_after_refresh(self.place_panes)
+
+    def place_panes(self) -> None:
+        """Put every pane where the size of the board says."""
+        board = self.query_one("#board")
+        boxes = fold(board.size.width, board.size.height, list(self._panes), self.stage, zoomed=self.zoomed)
+        for name, pane in self._panes.items():
+            box = boxes.get(name)
+            pane.display = box is not None
+            if box is not None:
+                pane.styles.offset = (box.x, box.y)
+                pane.styles.width, pane.styles.height = box.width, box.height
+                pane.set_class(box.x > 0, "-beside")
+        if self.focused is None and boxes:
+            self._panes[self.stage if self.stage in boxes else next(iter(boxes))].focus()
+
+    def draw(self, areas: Iterable[Area]) -> None:
+        """Let everything that shows draw what changed."""
+        areas = frozenset(areas)
+        if not areas:
+            return
+        for pane in self.query(Pane):
+            pane.show(self.view, areas)
+        name, scenario = self.view.wants_saved(), self.view.scenario()
+        if name is not None and scenario is not None and (name, scenario.status) not in self._asked:
+            self._asked.add((name, scenario.status))
+            self._read_saved(name)
+
+    @work(group="follow")
+    async def _follow(self) -> None:
+        """Poll, fold, draw; a long journal is drawn as it is read."""
+        changed: set[Area] = set(ALL_AREAS)
+        drawn = 0.0
+        while True:
+            behind = self._step(changed)
+            if not behind or time.monotonic() - drawn >= self._interval:
+                self.draw(changed)
+                changed.clear()
+                drawn = time.monotonic()
+            await asyncio.sleep(_BREATH if behind else self._interval)
+
+    def _step(self, changed: set[Area]) -> bool:
+        """One look at the source; returns whether there is more at once."""
+        try:
+            batch = self._source.poll()
+        except OSError as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                changed |= self.view.note("ERROR", f"the session cannot be read: {error}")
+            return False
+        if batch.restarted:
+            self._asked.clear()
+            changed |= self.view.restart()
+        changed |= self.view.apply_all(batch.events)
+        changed |= self.view.tick(time.time())
+        changed |= self.view.set_link(self._source.link(ended=self.view.run.ended is not None))
+        return batch.behind
+
+    @work(group="saved")
+    async def _read_saved(self, name: str) -> None:
+        found = await asyncio.to_thread(read_transcript, self._source.session, name)
+        self.draw(self.view.put_saved(name, found or Transcript()))
+
+    def action_act(self, name: str) -> None:
+        """Carry out an action of the registry, or the one with the same key that applies."""
+        wanted = next(each for each in ACTIONS if each.name == name)
+        found = next((each for each in ACTIONS if each.keys == wanted.keys and each.when(self.view)), None)
+        if found is not None:
+            getattr(self, f"do_{found.name}")()
+        else:
+            self.say(f"not now: {wanted.help}", "warning")
+
+    def action_pane(self, number: int) -> None:
+        """Go to a pane, switching to it where it does not show."""
+        if number > len(self._panes):
+            return
+        pane = list(self._panes.values())[number - 1]
+        self.zoomed = False
+        self.stage = pane.NAME
+        self.place_panes()
+        pane.focus()
+
+    def on_footer_pressed(self, message: Footer.Pressed) -> None:
+        """The mouse on a key."""
+        self.action_act(message.action)
+
+    def on_pane_failed(self, message: Pane.Failed) -> None:
+        """A pane's trouble goes into the log; the rest goes on."""
+        self.draw(self.view.note("ERROR", message.problem))
+
+    def on_list_pane_chosen(self, message: ListPane.Chosen) -> None:
+        """The cursor of the queue chooses the scenario that all panes show."""
+        if message.pane is self._queue:
+            self.draw(self.view.select(message.key))
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        """Filter as you type."""
+        self._queue.words = message.value
+        self._queue.redraw()
+
+    def on_input_submitted(self) -> None:
+        """Keep the filter, go back to the queue."""
+        self._queue.focus()
+
+    def do_filter(self) -> None:
+        """Open the line for the words."""
+        line = self.query_one("#filter", Input)
+        line.add_class("-open")
+        line.focus()
+
+    def do_follow(self) -> None:
+        """Esc first closes the filter, then gives up the choice."""
+        line = self.query_one("#filter", Input)
+        if line.has_class("-open"):
+            line.remove_class("-open")
+            line.value = ""
+            self._queue.focus()
+        else:
+            self.draw(self.view.select(None))
+
+    def do_next_problem(self) -> None:
+        """Choose the next problem."""
+        self._jump(1)
+
+    def do_previous_problem(self) -> None:
+        """Choose the previous problem."""
+        self._jump(-1)
+
+    def _jump(self, step: int) -> None:
+        if (key := self._queue.problem(self.view, step)) is not None:
+            self._queue.choose(key)
+
+    def do_order(self) -> None:
+        """The next order."""
+        self._queue.order = ORDERS[(ORDERS.index(self._queue.order) + 1) % len(ORDERS)]
+        self._queue.redraw()
+
+    def do_zoom(self) -> None:
+        """The focused pane alone, and back."""
+        self.zoomed = not self.zoomed
+        if isinstance(self.focused, Pane):
+            self.stage = self.focused.NAME
+        self.place_panes()
+
+    def do_theme(self) -> None:
+        """The app has the themes."""
+        self.app.run_worker(self.app.run_action("app.next_theme"))
+
+    def do_help(self) -> None:
+        """All keys."""
+        self.app.push_screen(Help(list(self._panes)))
+
+    def do_detach(self) -> None:
+        """Leave; nothing is asked of the engine."""
+        self.app.exit()

@@ -1,0 +1,136 @@
+"""A session read from its files: what was said in a scenario, what came of it, what the invocations and the log tell.
+
+For scenarios whose text is no longer held, and for sessions without a journal. Trusts nothing: other programs write these files, some while
+we read. May import the standard library, the engine's `live/` and `session/`, and `transcript`. Rule: artifacts page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from voiceeval_engine.live import events
+from voiceeval_engine.live.events import Side
+from voiceeval_engine.session import layout
+from voiceeval_engine.session.files import UnreadableFile, read_json
+from voiceeval_engine.session.metrics import PENDING_REASON, parse_metrics, passes, whole
+from voiceeval_tui.transcript import Line, Speech, Transcript
+
+MAX_BYTES = 8 * 1024 * 1024
+"""A conversation log is read up to here; an hour of talk has 100 KB."""
+
+_SEGMENT = re.compile(r"\[\s*(\d+\.\d+)s - \s*(\d+\.\d+)s\] \([^)]*\) (USER|AGENT): ?(.*)")
+_LATENCY = re.compile(r"\s+\S+ Response latency: (\d+(?:\.\d+)?)ms")
+_LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \| \S* \| \[(DEBUG|INFO|WARNING|ERROR)\]: (.*)")
+_JUDGE_ERROR = "Error: "
+
+
+def read_transcript(session: Path, scenario: str) -> Transcript | None:
+    """What was said in a scenario's accepted attempt: from its conversation log, else its metrics; None without either."""
+    if not layout.is_folder_name(scenario):
+        return None
+    folder = layout.scenario_dir(session, scenario)
+    return _from_log(folder / layout.CONVERSATION_LOG) or _from_metrics(folder / layout.METRICS)
+
+
+def read_scored(session: Path, scenario: str, attempt: int, time: float) -> events.ScenarioScored:
+    """A scenario's `metrics.json` as the event that the engine would have sent. Raises UnreadableFile and BadMetrics."""
+    folder = layout.scenario_dir(session, scenario)
+    metrics = read_json(folder / layout.METRICS)
+    parsed = parse_metrics(metrics)
+    try:
+        found = read_json(folder / layout.JUDGE_RESULT)
+    except UnreadableFile:
+        found = None
+    judged: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+    pending = judged.get("reason") == PENDING_REASON
+    assertions = passes(judged.get("nl_assertion_verdicts"))
+    return events.ScenarioScored(
+        scenario=scenario,
+        attempt=attempt,
+        time=time,
+        verdict=None if pending else parsed.is_successful,
+        task_verdict=None if pending else parsed.is_task_successful,
+        failed_signals=[events.clip(name) for name in parsed.failed_signals],
+        signals=_signals(metrics),
+        stalled=parsed.stalled,
+        stop_reason=events.clip(parsed.stop_reason or ""),
+        turns=parsed.total_turns,
+        latencies=[record.latency_ms for record in parsed.latencies],
+        tokens=parsed.agent_tokens.total + parsed.user_tokens.total,
+        retries=whole(metrics.get("auto_retry_count")) or 0,
+        duration=parsed.scenario_duration,
+        pending=pending,
+        judge_score=None if pending else parsed.judge_score,
+        judge_failed=not pending and str(judged.get("reason")).startswith(_JUDGE_ERROR),
+        predicates=(sum(parsed.assertions), len(parsed.assertions)),
+        assertions=(sum(assertions), len(assertions)),
+    )
+
+
+def parse_log_line(line: str) -> events.Logged | None:
+    """A line of `evaluation_log.txt`; None for rules, empty and debug lines."""
+    match = _LOG_LINE.match(line)
+    if match is None or match[2] == "DEBUG" or not match[3].strip("= "):
+        return None
+    level: Any = match[2]
+    return events.Logged(level=level, message=events.clip(match[3]), time=local_time(match[1]) or 0.0)
+
+
+def local_time(text: str) -> float | None:
+    """Local ISO 8601 as s since the epoch; None for anything else."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _from_log(path: Path) -> Transcript | None:
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES).decode(errors="backslashreplace")
+    except OSError:
+        return None
+    transcript = Transcript()
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        match = _SEGMENT.match(line)
+        if match is None:
+            continue
+        start, end, side = float(match[1]), float(match[2]), _side(match[3])
+        latency = _LATENCY.match(lines[number + 1]) if number + 1 < len(lines) else None
+        transcript.add(Line("turn", side, match[4], start, float(latency[1]) if latency else None))
+        transcript.add_speech(Speech(side, start, end))
+    return transcript if transcript.settled else None
+
+
+def _from_metrics(path: Path) -> Transcript | None:
+    """Turns with the time since the first; their moments are those of their last speech, so there are no lanes."""
+    try:
+        value = read_json(path)
+    except UnreadableFile:
+        return None
+    turns = value.get("turns") if isinstance(value, dict) else None
+    transcript, first = Transcript(), None
+    for turn in turns if isinstance(turns, list) else ():
+        if not isinstance(turn, dict) or not isinstance(turn.get("text"), str):
+            continue
+        moment = local_time(str(turn.get("timestamp"))) or 0.0
+        first = moment if first is None else first
+        transcript.add(Line("turn", _side(str(turn.get("role"))), turn["text"], max(0.0, moment - first)))
+    return transcript if transcript.settled else None
+
+
+def _side(role: str) -> Side:
+    return "agent" if role.lower() == "agent" else "user"
+
+
+def _signals(metrics: Mapping[str, Any]) -> dict[str, bool]:
+    found = {name: metrics.get(name) for name in ("is_action_match", "db_state_match", "judge_passed", "clean_exit")}
+    for name in ("db_state_assertion", "nl_assertion"):
+        rate = metrics.get(f"{name}_pass_rate")
+        found[name] = rate >= 1.0 if isinstance(rate, int | float) and not isinstance(rate, bool) else None
+    return {name: value for name, value in found.items() if isinstance(value, bool)}

@@ -1,0 +1,100 @@
+"""`voiceeval-tui watch [SESSION]`: the console on a session, or plain lines where there is no terminal.
+
+Imports of the console happen when it is opened. May import everything. Rule: running page, "Commands".
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from voiceeval_tui.errors import CommandError
+from voiceeval_tui.sessions import NoSession, find_session
+from voiceeval_tui.source import Source, SourceError, open_source
+
+POLL_SECONDS = 0.5
+
+
+def watch(argv: Sequence[str]) -> int:
+    """Returns the exit code; raises CommandError. Leaving is no failure, whatever the run does."""
+    given = _parser().parse_args(argv)
+    try:
+        source = open_source(find_session(given.session, given.output_dir))
+    except (NoSession, SourceError) as error:
+        raise CommandError(str(error)) from error
+    if given.no_ui or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        return follow_plainly(source)
+    return _open_console(source, given.fps, mouse=not given.no_mouse)
+
+
+def follow_plainly(source: Source) -> int:
+    """Plain lines until the run has ended: 0 where it is complete, 1 where it is not or its engine is gone. Ctrl+C leaves, 0."""
+    from voiceeval_tui.plain import PlainOutput
+
+    plain = PlainOutput(sys.stdout)
+    try:
+        while True:
+            batch = source.poll()
+            for event in batch.events:
+                plain(event)
+            if batch.behind:
+                continue
+            ended = plain.state.ended
+            if ended is not None:
+                return 0 if ended.complete else 1
+            if source.link(ended=False).state == "gone":
+                raise CommandError(f"no engine runs on {source.session}, and its run has not ended")
+            plain.tick(time.time())
+            time.sleep(POLL_SECONDS)
+    except KeyboardInterrupt:
+        print("left; the run goes on", file=sys.stderr)
+        return 0
+
+
+def _open_console(source: Source, fps: float | None, *, mouse: bool) -> int:
+    from voiceeval_tui.app import ConsoleApp
+
+    app = ConsoleApp(source, fps=fps)
+    app.run(mouse=mouse)
+    _let_go_of_terminal()
+    if app.crash:
+        raise CommandError(app.crash)
+    return app.return_code or 0
+
+
+def _let_go_of_terminal() -> None:
+    """What could not be written to a terminal that went away must not change the exit code when the interpreter ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="voiceeval-tui watch",
+        description="Shows a session, live or finished; leaving never touches the run.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "session", nargs="?", metavar="SESSION", help="its folder, or its timestamp under --output-dir (the newest)"
+    )
+    parser.add_argument(
+        "--output-dir", type=Path, default=Path("eval_results"), metavar="DIR", help="where sessions are (./eval_results)"
+    )
+    parser.add_argument("--fps", type=_fps, metavar="N", help="looks at the session a second (4; 1 over SSH)")
+    parser.add_argument("--no-mouse", action="store_true", help="for terminals that mangle what the mouse sends")
+    parser.add_argument("--no-ui", action="store_true", help="plain lines in a terminal too")
+    return parser
+
+
+def _fps(text: str) -> float:
+    value = float(text)
+    if not 0.1 <= value <= 60:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0.1 and 60")
+    return value

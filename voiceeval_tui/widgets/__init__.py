@@ -1,0 +1,1 @@
+"""The console's panes, one a file, and the lines above and below them."""

@@ -1,0 +1,69 @@
+"""The line below: the keys that apply now, each of which can be clicked.
+
+May import `pane`, `actions`, `cells`. Rule: console page, "Keys".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.message import Message
+
+from voiceeval_tui.actions import applying
+from voiceeval_tui.cells import width
+from voiceeval_tui.view import View
+from voiceeval_tui.widgets.pane import Pane, Row, Span
+
+
+class Footer(Pane, can_focus=False):
+    """Made from the registry of actions; what finds no room is in the help."""
+
+    DEFAULT_CSS = """
+    Footer { position: relative; dock: bottom; height: 1; width: 100%; border: none; background: $surface; overflow-y: hidden; }
+    """
+
+    NAME = "footer"
+    TITLE = ""
+    AREAS = frozenset({"run", "queue", "link", "selection"})
+
+    class Pressed(Message):
+        """An action's label was clicked."""
+
+        def __init__(self, action: str) -> None:
+            super().__init__()
+            self.action = action
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: list[tuple[int, int, str]] = []
+
+    def rows(self, view: View, width: int) -> Sequence[Row]:
+        """As `Pane`."""
+        spans, self._places = _fitting(view, width)
+        return (tuple(spans),)
+
+    def on_click(self, event: events.Click) -> None:
+        """Find the label under the pointer."""
+        for start, end, action in self._places:
+            if start <= event.x < end:
+                self.post_message(self.Pressed(action))
+
+
+def _fitting(view: View, cells: int) -> tuple[list[Span], list[tuple[int, int, str]]]:
+    """The labels that find room, the way out always among them."""
+    actions = [action for action in applying(view) if action.label]
+    keep = {"help", "detach", "quit"}
+    while sum(_cells(action.key, action.label) for action in actions) > cells and any(each.name not in keep for each in actions):
+        actions.remove(next(each for each in reversed(actions) if each.name not in keep))
+    spans: list[Span] = []
+    places: list[tuple[int, int, str]] = []
+    x = 0
+    for action in actions:
+        spans += [(f" {action.key}", "accent"), (f" {action.label} ", "text")]
+        places.append((x, x := x + _cells(action.key, action.label), action.name))
+    return spans, places
+
+
+def _cells(key: str, label: str) -> int:
+    return width(key) + width(label) + 3

@@ -1,0 +1,291 @@
+"""The base of all panes: rows in, and only the lines that changed go to the terminal.
+
+A pane says which areas it depends on and what its rows are; it asks for nothing and keeps no state of the run. What rows hold is untrusted
+and becomes plain segments here, never markup. A pane that raises says so in its own place, and the rest goes on. May import Textual, Rich,
+`view`, `cells`, `themes`. Rule: console page, "Panes", "Budgets", "Manners".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Protocol, cast
+
+from rich.segment import Segment
+from textual import events
+from textual.binding import BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from voiceeval_tui.cells import drawable, isolated, width
+from voiceeval_tui.themes import Palette, StyleName
+from voiceeval_tui.view import Area, View
+
+Span = tuple[str, StyleName]
+"""Text and what it is; the text is made safe when it is drawn."""
+Row = tuple[Span, ...]
+"""One line. What is longer than the pane is cut, what is shorter filled."""
+
+
+class HasPalette(Protocol):
+    """What a pane wants of the app it is in."""
+
+    palette: Palette
+
+
+class Pane(ScrollView, can_focus=True):
+    """Subclasses set NAME, TITLE and AREAS and give `rows`; `heading` where the title tells more."""
+
+    DEFAULT_CSS = """
+    Pane {
+        position: absolute;
+        overflow-x: hidden;
+        scrollbar-size-vertical: 1;
+        border-top: solid $rule;
+        border-title-color: $muted;
+        border-title-style: none;
+    }
+    Pane:focus { border-top: solid $accent; border-title-color: $accent; border-title-style: bold; }
+    Pane.-beside { border-left: solid $rule; }
+    """
+
+    NAME: ClassVar[str]
+    """By which the layout and the actions know it."""
+    TITLE: ClassVar[str]
+    AREAS: ClassVar[frozenset[Area]]
+    """What its rows are made of; it is drawn again when one of these changed."""
+    FOLLOWS: ClassVar[bool] = False
+    """Whether it stays at its end while rows are added, unless it was scrolled back."""
+
+    class Failed(Message):
+        """A pane could not be drawn. `problem` is a sentence."""
+
+        def __init__(self, problem: str) -> None:
+            super().__init__()
+            self.problem = problem
+
+    def __init__(self) -> None:
+        super().__init__(id=f"pane-{self.NAME}")
+        self.view = View()
+        self._rows: Sequence[Row] = ()
+        self._drawn: dict[int, Row] = {}
+        self._stale = True
+        self._title: str | None = None
+        self._problem: str | None = None
+
+    def rows(self, view: View, width: int) -> Sequence[Row]:
+        """All rows, top first; must not change `view`. `width` is the cells of a row; `self.size.height` tells how many lines show."""
+        return ()
+
+    def heading(self, view: View) -> str:
+        """The title on the pane's upper edge. It is drawn with the whole pane, so it must not change every second."""
+        return self.TITLE
+
+    def show(self, view: View, areas: Iterable[Area]) -> None:
+        """Draw what changed. A pane that is not displayed keeps in mind that it is behind."""
+        self.view = view
+        self._stale = self._stale or not self.AREAS.isdisjoint(areas)
+        if self._stale and self.display and self.size.width > 0:
+            self._update()
+
+    def redraw(self) -> None:
+        """Draw all of it again, because something else than the view changed."""
+        self._stale = True
+        self.show(self.view, ())
+
+    @property
+    def row_width(self) -> int:
+        """The cells of a row."""
+        return self.scrollable_content_region.width
+
+    def on_resize(self) -> None:
+        """Rows are made for a width."""
+        self.redraw()
+
+    def on_show(self) -> None:
+        """Catch up."""
+        self.show(self.view, ())
+
+    def collect(self) -> int:
+        """Find out what there is to draw; returns how many rows. Panes with many rows make them in `row_at` only."""
+        self._rows = self.rows(self.view, self.row_width)
+        return len(self._rows)
+
+    def row_at(self, index: int) -> Row:
+        """The row at a line that `collect` counted."""
+        return self._rows[index] if index < len(self._rows) else ()
+
+    def render_line(self, y: int) -> Strip:
+        """Textual asks for the line `y` of what shows."""
+        index = y + self.scroll_offset.y
+        row = self._row(index)
+        self._drawn[index] = row
+        return self._strip(row, self.row_width)
+
+    def _update(self) -> None:
+        self._stale = False
+        at_end = self.scroll_offset.y >= self.max_scroll_y
+        try:
+            title, count = self.heading(self.view), self.collect()
+        except Exception as error:  # noqa: BLE001 - whatever a pane does, the console goes on
+            self._fail(error)
+            title, count = self.TITLE, 1
+        else:
+            self._problem = None
+        self._set_title(title)
+        self._resize_to(count)
+        if self.FOLLOWS and at_end and self.scroll_offset.y != self.max_scroll_y:
+            self.scroll_to(y=self.max_scroll_y, animate=False)
+        self._refresh_changed()
+
+    def _refresh_changed(self) -> None:
+        """Ask for the visible lines whose rows are others than those that stand there."""
+        top = self.scroll_offset.y
+        visible = range(top, top + self.scrollable_content_region.height)
+        self._drawn = {index: row for index, row in self._drawn.items() if index in visible}
+        for index in visible:
+            if self._drawn.get(index) != self._row(index):
+                self.refresh_line(index)
+
+    def _row(self, index: int) -> Row:
+        if self._problem is not None:
+            return ((self._problem, "bad"),) if index == 0 else ()
+        try:
+            return self.row_at(index)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(error)
+            return ((str(self._problem), "bad"),)
+
+    def _fail(self, error: Exception) -> None:
+        problem = f"the pane {self.NAME} cannot be drawn: {type(error).__name__}: {error}"
+        if problem != self._problem:
+            self._problem = problem
+            self.post_message(self.Failed(problem))
+
+    def _set_title(self, title: str) -> None:
+        if title != self._title:
+            self._title = title
+            self.border_title = Content(drawable(title))
+
+    def _resize_to(self, count: int) -> None:
+        """Scroll bars follow the count; the screen's layout does not depend on it and is left alone."""
+        size = Size(self.row_width, count)
+        if size != self.virtual_size:
+            self.set_reactive(Widget.virtual_size, size)
+            self._scroll_update(size)
+
+    def _strip(self, row: Row, cells: int) -> Strip:
+        palette, base = cast(HasPalette, self.app).palette, self.rich_style
+        segments = [Segment(isolated(drawable(text)), base + palette[name]) for text, name in row]
+        return Strip(segments).adjust_cell_length(cells, base)
+
+
+class ListPane(Pane):
+    """A pane whose rows stand for things with keys, one of them chosen. Rows are made for the lines that show only."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("up,k", "move(-1)"),
+        ("down,j", "move(1)"),
+        ("pageup", "page(-1)"),
+        ("pagedown", "page(1)"),
+        ("home", "end(-1)"),
+        ("end", "end(1)"),
+        ("enter", "open"),
+    ]
+
+    class Chosen(Message):
+        """The operator moved the cursor to `key`; `opened` where it was Enter or a second click."""
+
+        def __init__(self, pane: ListPane, key: str, opened: bool) -> None:
+            super().__init__()
+            self.pane = pane
+            self.key = key
+            self.opened = opened
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: Sequence[str] = ()
+        self.cursor: str | None = None
+        """The key of the chosen row; it stays chosen wherever the row goes."""
+        self._places: dict[str, int] = {}
+        self._place = 0
+
+    def items(self, view: View) -> Sequence[str]:
+        """The keys of all rows in order, each once."""
+        return ()
+
+    def item_row(self, view: View, key: str, width: int) -> Row:
+        """One row, whatever the cursor does."""
+        return ((key, "text"),)
+
+    def collect(self) -> int:
+        """As `Pane`."""
+        self.keys = self.items(self.view)
+        self._places = {key: place for place, key in enumerate(self.keys)}
+        if self.cursor not in self._places:
+            self._place = min(self._place, max(0, len(self.keys) - 1))
+            self.cursor = self.keys[self._place] if self.keys else None
+        else:
+            self._place = self._places[self.cursor]
+        return len(self.keys)
+
+    def row_at(self, index: int) -> Row:
+        """As `Pane`."""
+        if index >= len(self.keys):
+            return ()
+        key = self.keys[index]
+        row = self.item_row(self.view, key, self.row_width)
+        if key != self.cursor:
+            return row
+        style: StyleName = "cursor" if self.has_focus else "cursor-idle"
+        rest = self.row_width - sum(width(drawable(text)) for text, _ in row)
+        return (*((text, style) for text, _ in row), (" " * rest, style))
+
+    def choose(self, key: str, *, opened: bool = False, tell: bool = True) -> None:
+        """Put the cursor on a key and bring it into sight; `tell` sends `Chosen`."""
+        if key not in self._places:
+            return
+        self.cursor, self._place = key, self._places[key]
+        height, top = self.scrollable_content_region.height, self.scroll_offset.y
+        if self._place < top:
+            self.scroll_to(y=self._place, animate=False)
+        elif height and self._place >= top + height:
+            self.scroll_to(y=self._place - height + 1, animate=False)
+        self._refresh_changed()
+        if tell:
+            self.post_message(self.Chosen(self, key, opened))
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by lines."""
+        if self.keys:
+            self.choose(self.keys[max(0, min(len(self.keys) - 1, self._place + by))])
+
+    def action_page(self, by: int) -> None:
+        """Move the cursor by a pane's height."""
+        self.action_move(by * max(1, self.scrollable_content_region.height - 1))
+
+    def action_end(self, by: int) -> None:
+        """Move the cursor to the first (-1) or last (1) row."""
+        self.action_move(by * len(self.keys))
+
+    def action_open(self) -> None:
+        """Open what is chosen."""
+        if self.cursor is not None:
+            self.choose(self.cursor, opened=True)
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the row that was clicked; a second click opens it."""
+        index = event.get_content_offset_capture(self).y + self.scroll_offset.y
+        if 0 <= index < len(self.keys):
+            self.choose(self.keys[index], opened=event.chain > 1)
+
+    def on_focus(self) -> None:
+        """The cursor looks another way."""
+        self._refresh_changed()
+
+    def on_blur(self) -> None:
+        """The cursor looks another way."""
+        self._refresh_changed()

@@ -1,0 +1,164 @@
+"""The scenario queue: every scenario with how it stands, sorted, filtered, one of them chosen.
+
+May import `pane`, `view`, `cells`. Rule: console page, "Panes" (scenario queue).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from voiceeval_engine.live.state import ENDED, ScenarioState, Status, percentile
+from voiceeval_tui.cells import fit
+from voiceeval_tui.figures import duration, milliseconds
+from voiceeval_tui.themes import StyleName
+from voiceeval_tui.view import PROBLEMS, RUNNING, View
+from voiceeval_tui.widgets.pane import ListPane, Row
+
+Order = Literal["queued", "problems", "name", "latency"]
+ORDERS: tuple[Order, ...] = ("queued", "problems", "name", "latency")
+
+MARKS: dict[Status, tuple[str, StyleName]] = {
+    "queued": (" ", "dim"),
+    "setting up": ("▸", "accent"),
+    "talking": ("▶", "accent"),
+    "scoring": ("▸", "accent"),
+    "judging": ("?", "info"),
+    "retrying": ("o", "warn"),
+    "passed": ("✓", "ok"),
+    "failed": ("✗", "bad"),
+    "no verdict": ("-", "info"),
+    "stalled": ("!", "warn"),
+    "not run": ("!", "bad"),
+}
+"""Never colour alone: the mark and the words tell too."""
+
+_SIGNALS = {"is_action_match": "actions", "db_state_match": "db_state", "db_state_assertion": "predicates", "nl_assertion": "assertions",
+            "judge_passed": "judge"}  # fmt: skip
+"""Signals by the words that stand for them here; any other one has its own name."""
+
+_MARK_CELLS, _ATTEMPT_CELLS, _TURN_CELLS, _LATENCY_CELLS, _TOLD_CELLS = 2, 3, 4, 7, 10
+_LEAST_NAME_CELLS = 12
+
+
+class QueuePane(ListPane):
+    """`order` and `words` (the filter) are the operator's; the screen sets them and draws again."""
+
+    NAME = "queue"
+    TITLE = "queue"
+    AREAS = frozenset({"queue", "run", "clock", "selection"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: Order = "queued"
+        self.words = ""
+        self._name_cells = _LEAST_NAME_CELLS
+        self._attempt_cells = 0
+
+    def heading(self, view: View) -> str:
+        """As `Pane`."""
+        parts = [self.TITLE, f"{view.run.done}/{len(view.run.scenarios)}"]
+        if self.order != "queued":
+            parts.append(f"by {self.order}")
+        if self.words:
+            parts.append(f"filter: {self.words}")
+        return "  ".join(parts)
+
+    def collect(self) -> int:
+        """As `Pane`; the chosen row is the scenario that is shown."""
+        if self.view.shown is not None:
+            self.cursor = self.view.shown
+        count = super().collect()
+        again = any(each.attempt > 1 for each in self.view.run.scenarios.values())
+        self._attempt_cells = _ATTEMPT_CELLS if again else 0
+        others = _MARK_CELLS + self._attempt_cells + _TURN_CELLS + _LATENCY_CELLS + _TOLD_CELLS
+        longest = max((len(name) for name in self.keys), default=0)
+        self._name_cells = max(_LEAST_NAME_CELLS, min(longest, self.row_width - others))
+        return count
+
+    def items(self, view: View) -> Sequence[str]:
+        """As `ListPane`."""
+        words = self.words.casefold().split()
+        found = [each for each in view.run.scenarios.values() if all(word in _searched(each) for word in words)]
+        if self.order != "queued":
+            found.sort(key=_SORTED[self.order])
+        return [each.name for each in found]
+
+    def item_row(self, view: View, key: str, width: int) -> Row:
+        """As `ListPane`."""
+        scenario = view.run.scenarios[key]
+        mark, style = MARKS[scenario.status]
+        attempt = f"#{scenario.attempt}" if scenario.attempt > 1 else ""
+        p50 = percentile(scenario.latencies, 0.5)
+        running = scenario.status in RUNNING
+        left = width - _MARK_CELLS - self._name_cells - self._attempt_cells - _TURN_CELLS - _LATENCY_CELLS - 2
+        return (
+            (f"{mark} ", style),
+            (fit(_short(key, self._name_cells), self._name_cells), "strong" if running else "text"),
+            (fit(attempt, self._attempt_cells, "right"), "warn"),
+            (fit(f"{scenario.turns}t" if scenario.attempt or scenario.loaded else "", _TURN_CELLS, "right"), "dim"),
+            (fit("" if p50 is None else milliseconds(p50), _LATENCY_CELLS, "right"), "text"),
+            (f"  {fit(_told(scenario, view.now, left), max(0, left))}", style if scenario.status != "passed" else "dim"),
+        )
+
+    def problem(self, view: View, step: int) -> str | None:
+        """The next (1) or previous (-1) problem from the cursor, round the ends; where there is none, the next that runs."""
+        for wanted in (PROBLEMS, RUNNING):
+            places = [place for place, key in enumerate(self.keys) if view.run.scenarios[key].status in wanted]
+            here = self._places.get(self.cursor or "", -1)
+            ahead = [place for place in places if (place > here if step > 0 else place < here)]
+            if places:
+                return self.keys[(ahead or places)[0 if step > 0 else -1]]
+        return None
+
+
+def _told(scenario: ScenarioState, now: float, cells: int) -> str:
+    """What there is to say of a scenario besides its numbers; the stop reason where it has room."""
+    since = duration(max(0.0, now - scenario.since))
+    match scenario.status:
+        case "queued":
+            return scenario.reason or ""
+        case "talking":
+            return since
+        case "setting up" | "scoring":
+            return f"{scenario.status} {since}"
+        case "retrying":
+            return f"retry: {scenario.discarded[-1].reason}" if scenario.discarded else "retry"
+        case "not run":
+            return f"not run: {scenario.reason or ''}"
+        case "failed":
+            told = ", ".join(_SIGNALS.get(name, name) for name in scenario.failed_signals) or "failed"
+        case "passed":
+            told = "pass"
+        case _:
+            told = str(scenario.status)
+    both = f"{told} {scenario.stop_reason or ''}"
+    return both if len(both) <= cells else told
+
+
+def _short(name: str, cells: int) -> str:
+    """A long name gives up letters of its domain first: what tells scenarios apart stands at the end."""
+    domain, mark, rest = name.partition("__")
+    if len(name) <= cells or not mark:
+        return name
+    return f"{domain[: max(1, cells - len(rest) - 1)]}…{rest}"
+
+
+def _searched(scenario: ScenarioState) -> str:
+    return f"{scenario.name} {scenario.status} {' '.join(scenario.failed_signals)} {scenario.stop_reason or ''}".casefold()
+
+
+def _by_problem(scenario: ScenarioState) -> tuple[int, int]:
+    rank = 0 if scenario.status in PROBLEMS else 1 if scenario.status in RUNNING else 3 if scenario.status in ENDED else 2
+    return (rank, scenario.number)
+
+
+def _by_latency(scenario: ScenarioState) -> tuple[float, int]:
+    return (-(percentile(scenario.latencies, 0.5) or 0.0), scenario.number)
+
+
+_SORTED: dict[Order, Callable[[ScenarioState], tuple[float, int] | str]] = {
+    "problems": _by_problem,
+    "name": lambda scenario: scenario.name,
+    "latency": _by_latency,
+}
