@@ -16,13 +16,14 @@ PATIENCE = 60.0
 class WatchedJudge:
     """The embedded judge inside its `with` block: `asked` counts its calls; `on_asked` runs (in a thread) at each.
 
-    While `answering` is not set, a call waits. With `refuses` every request is answered 401, quoting address and key.
+    While `answering` is not set, a call waits; while `overloaded` is, it is answered 503. With `refuses` every request is answered 401,
+    quoting address and key.
     """
 
     def __init__(self, on_asked: Callable[[], None] | None = None, *, answers: bool = True, refuses: bool = False) -> None:
         self.asked = 0
         self.on_asked = on_asked
-        self.answering = threading.Event()
+        self.answering, self.overloaded = threading.Event(), threading.Event()
         if answers:
             self.answering.set()
         self._server = judge_server()
@@ -62,7 +63,10 @@ def _handler(judge: WatchedJudge, base: Any, refuses: bool) -> type[BaseHTTPRequ
         def do_POST(self) -> None:  # noqa: N802 - the name is the base class's
             judge.note()
             judge.answering.wait(PATIENCE)
-            if refuses:
+            if judge.overloaded.is_set():
+                self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                self._answer(503, {"error": {"message": "overloaded"}})
+            elif refuses:
                 self.rfile.read(int(self.headers.get("Content-Length", "0")))
                 self._answer(401, self._quoted())
             else:

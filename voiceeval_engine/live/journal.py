@@ -51,6 +51,8 @@ class Journal:
             pass
         self._seq = reading.last_seq
         self._start_line = _needs_newline(path)
+        self._cut_at: int | None = None
+        """Where the file ends without what was written by halves and could not be taken out again."""
 
     def listen(self, listener: Listener) -> None:
         """Also hand every event to `listener`, in the event loop. One that raises is told no more; `failures` keeps what it raised."""
@@ -96,12 +98,16 @@ class Journal:
         try:
             with self._path.open("ab", buffering=0) as file:
                 begin, rest = file.seek(0, os.SEEK_END), memoryview(("\n" + text if self._start_line else text).encode())
+                if self._cut_at is not None and begin > self._cut_at:
+                    begin = file.truncate(self._cut_at)
                 try:
                     while rest:
                         rest = rest[file.write(rest) :]
                 except OSError:
+                    self._cut_at = begin
                     file.truncate(begin)
                     raise
+                self._cut_at = None
         except OSError as error:
             self.error = error
             self._unwritten = lines[-_MAX_UNWRITTEN:]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from voiceeval_engine.offload import Offload
@@ -50,6 +51,7 @@ class DiskWatch:
             await asyncio.gather(self._watching, return_exceptions=True)
 
     async def _watch(self) -> None:
+        await asyncio.sleep(LOOK_SECONDS)  # what finds no room where a MB is left would come back at once, again and again
         while not await self._offload.run(0, self._has_room):  # noqa: ASYNC110 - a disk sets no event
             await asyncio.sleep(LOOK_SECONDS)
         self._log.info("there is room on the disk again")
@@ -64,5 +66,6 @@ class DiskWatch:
         except OSError:
             return False
         finally:
-            self._probe.unlink(missing_ok=True)
+            with suppress(OSError):  # some file systems find no room even to remove a file
+                self._probe.unlink(missing_ok=True)
         return True

@@ -1,7 +1,7 @@
 """The operator's hand: what a command over the control socket may do to a run, and what it may not.
 
 Whether a command fits is read from the fold of events, as every console reads it. May import lower floors and this folder's `backlog`
-and `ledger`. Rule: running page, "The operator's hand".
+and `records`. Rule: running page, "The operator's hand".
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from voiceeval_engine.live import events
 from voiceeval_engine.live.commands import Command, Reply, Status
 from voiceeval_engine.live.journal import Journal
 from voiceeval_engine.live.state import ENDED, RunState, ScenarioState
-from voiceeval_engine.run.backlog import SKIPPED, Backlog, Job
-from voiceeval_engine.run.ledger import Ledger
-from voiceeval_engine.run.logs import Log
+from voiceeval_engine.run.backlog import Job
+from voiceeval_engine.run.records import Records
 
 _HOLD = "operator"
 _BIASED = "it failed, and a fresh draw in place of a failure biases the rate: confirm to run it again"
@@ -28,21 +27,20 @@ class Hand:
     def __init__(
         self,
         names: Sequence[str],
-        backlog: Backlog,
-        ledger: Ledger,
+        records: Records,
         journal: Journal,
-        log: Log,
         started_at: str,
         stop_now: Callable[[], None],
     ) -> None:
         self._numbers = {name: number for number, name in enumerate(names, start=1)}
-        self._backlog = backlog
-        self._ledger = ledger
+        self._records = records
+        self._backlog = records.backlog
         self._state = RunState()
         journal.listen(self._state.apply)
         self._emit = journal.emit
-        self._log = log
+        self._log = records.log
         self._started_at = started_at
+        self._began = time.monotonic()
         self._stop_now = stop_now
 
     def obey(self, command: Command) -> Reply:
@@ -69,6 +67,8 @@ class Hand:
     def _pause(self) -> Reply:
         if self._backlog.held_by(_HOLD):
             return _refused("the queue is paused already")
+        if self._backlog.over:
+            return _refused("the queue has come to its end, no attempt is left to hold back")
         self._backlog.hold(_HOLD, "by the operator")
         return self._did("the queue is paused; conversations that run go on")
 
@@ -91,12 +91,8 @@ class Hand:
         if job is None:
             return _refused(f"{scenario.name} does not wait in the queue: it is {scenario.status}")
         self._backlog.remove(job)
-        result = self._ledger.result(job.name)
-        if result is None:
-            self._ledger.did_not_run(job.name, scenario.attempt, SKIPPED)
-            return self._did(f"{job.name} is skipped")
-        self._ledger.restore(result, scenario.attempt)
-        return self._did(f"{job.name} keeps its earlier result")
+        keeps = self._records.skip(job)
+        return self._did(f"{job.name} keeps its earlier result" if keeps else f"{job.name} is skipped")
 
     def _stop_attempt(self, scenario: ScenarioState) -> Reply:
         job = self._backlog.in_hand(scenario.name)
@@ -109,10 +105,12 @@ class Hand:
         name = scenario.name
         if self._backlog.over:
             return _refused("the queue has come to its end; resume the session to run it again")
-        if scenario.status not in ENDED or self._backlog.in_hand(name) or self._backlog.waiting(name):
+        if scenario.status not in ENDED or self._backlog.waiting(name):
             return _refused(f"{name} has not ended: it is {scenario.status}")
         if scenario.status not in ("stalled", "not run") and not (scenario.status == "failed" and confirmed):
             return _refused(f"{name}: {_BIASED}" if scenario.status == "failed" else f"{name} has a result that stands")
+        if self._backlog.in_hand(name):
+            return _refused(f"{name} is {scenario.status}, but its attempt is still being closed; ask again in a moment")
         self._emit(events.Requeued(scenario=name, attempt=scenario.attempt, reason="by hand", by_hand=True))
         self._backlog.put_back(Job(self._numbers[name], name, attempts=scenario.attempt, by_hand=True))
         return self._did(f"{name} is queued again, before all others")
@@ -122,7 +120,7 @@ class Hand:
         return Reply(ok=True, message=message)
 
     def _status(self) -> Status:
-        state, now = self._state, time.time()
+        state, elapsed = self._state, time.monotonic() - self._began  # no clock that somebody may set
         stopping = state.stopping is not None or self._backlog.closed
         success = state.success
         return Status(
@@ -138,8 +136,8 @@ class Hand:
             stalled=state.count("stalled"),
             success_k=success.k,
             success_n=success.n,
-            elapsed=now - state.started,
-            eta=state.eta(now),
+            elapsed=elapsed,
+            eta=state.eta(state.started + elapsed),
             pairs=len(state.pairs),
             pairs_out=tuple(f"pair {number + 1}: {outage.reason}" for number, outage in sorted(state.outages.items())),
         )

@@ -146,7 +146,7 @@ class JudgeDesk:
         on_judged: Callable[[Judged], None],
         wait_for_room: Callable[[OSError], Awaitable[None]] | None = None,
     ) -> None:
-        """`wait_for_room` returns when a disk that was full has room again: the verdict is asked for once more then."""
+        """`wait_for_room` returns when a disk that was full has room again: the verdict is written then, not asked for again."""
         self._judge = judge
         self._rules = rules
         self._offload = offload
@@ -188,14 +188,10 @@ class JudgeDesk:
             self._log.error("%s: an unexpected fault", task.get_name(), exc_info=error)
 
     async def _guarded(self, name: str, folder: Path) -> None:
-        while True:
-            try:
-                return await self._judge_one(name, folder)
-            except (OSError, UnreadableFile, UnwritableValue) as error:
-                if self._wait_for_room is None or not (isinstance(error, OSError) and is_full(error)):
-                    self._log.error("%s: its verdict cannot be written and stays pending: %s", name, error)
-                    return None
-                await self._wait_for_room(error)
+        try:
+            await self._judge_one(name, folder)
+        except (OSError, UnreadableFile, UnwritableValue) as error:
+            self._log.error("%s: its verdict cannot be written and stays pending: %s", name, error)
 
     async def _judge_one(self, name: str, folder: Path) -> None:
         size = await self._offload.run(0, _size, folder)
@@ -203,13 +199,22 @@ class JudgeDesk:
         verdict = await self._judge.ask(content, assertions)
         if verdict.failed:
             self._log.warning("%s: judge call failed, scored 0.0: %s", name, verdict.reason)
-        self._writing.add(name)
-        try:
-            metrics = await self._offload.run(size, apply_verdict, folder, verdict, content, self._rules)
-        finally:
-            self._writing.discard(name)
+        metrics = await self._write(name, size, folder, verdict, content)
         kept = verdict.failed and self._rules.keep_good and metrics.get("judge_score") != 0.0
         self._on_judged(Judged(name, metrics, verdict, kept))
+
+    async def _write(self, name: str, size: int, folder: Path, verdict: Verdict, content: str | None) -> dict[str, Any]:
+        while True:
+            self._writing.add(name)
+            try:
+                return await self._offload.run(size, apply_verdict, folder, verdict, content, self._rules)
+            except OSError as error:
+                if self._wait_for_room is None or not is_full(error):
+                    raise
+                full = error
+            finally:
+                self._writing.discard(name)
+            await self._wait_for_room(full)
 
 
 @asynccontextmanager

@@ -51,7 +51,6 @@ class Ledger:
         self._log = log
         self._not_run: dict[str, str] = {}
         self._results: dict[str, events.ScenarioScored] = {}
-        self._by_hand: set[str] = set()
         self._changed = asyncio.Event()
 
     @property
@@ -90,10 +89,6 @@ class Ledger:
         """The scenario's result, None where it has none."""
         return self._results.get(name)
 
-    def ran_by_hand(self, name: str) -> None:
-        """The operator had it run again: the summary names it."""
-        self._by_hand.add(name)
-
     async def keep_up_to_date(self, on_full: Callable[[OSError], None]) -> None:
         """Rewrite `all_metrics.json` and the CSV as scenarios finish, at most every few seconds; for ever. `on_full`: no room for them."""
         while True:
@@ -123,7 +118,6 @@ class Ledger:
             not_run |= {name: "interrupted" if (self._session / name).is_dir() else "not started" for name in left}
         notes = SummaryNotes(
             did_not_run=tuple((name, not_run[name]) for name in self._names if name in not_run),
-            rerun_by_hand=tuple(name for name in self._names if name in self._by_hand),
             not_in_run=self.not_in_run,
         )
         size = _BYTES_PER_RESULT * len(self._results)

@@ -11,6 +11,7 @@ import logging
 import queue
 from collections.abc import Callable, MutableMapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from logging.handlers import QueueHandler, QueueListener
 from pathlib import Path
 from typing import Any, Literal
@@ -49,7 +50,8 @@ class _Router(logging.Handler):
         closed: Future[None] | None = getattr(record, _CLOSED, None)
         if closed is not None:
             self.attempts.pop(record.name).close()
-            closed.set_result(None)
+            if closed.set_running_or_notify_cancel():  # nobody waits where the run was stopped meanwhile
+                closed.set_result(None)
             return
         attempt = self.attempts.get(record.name)
         if attempt is not None:
@@ -125,6 +127,11 @@ class _ToEvents(logging.Handler):
 class _LogFile(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the standard library's name
         """A line that cannot be written is lost; the evidence that matters reports a full disk itself."""
+
+    def close(self) -> None:
+        """Lines that still wait for room are lost too: raised in the listener's thread, the error would end all logging."""
+        with suppress(OSError):
+            super().close()
 
 
 def _file_handler(path: Path, secrets: Sequence[str]) -> logging.Handler:

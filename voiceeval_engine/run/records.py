@@ -8,14 +8,15 @@ operator's hand"; artifacts page, `evaluation_log.txt`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from voiceeval_engine.bridge.outcome import Outcome
 from voiceeval_engine.live import events
 from voiceeval_engine.run.attempt import AttemptResult, Workshop
-from voiceeval_engine.run.backlog import STOPPED, Backlog, Job
+from voiceeval_engine.run.backlog import SKIPPED, Backlog, Job
 from voiceeval_engine.run.disk import DiskWatch
 from voiceeval_engine.run.finish import Scoring, finish, weight, write_evidence
 from voiceeval_engine.run.judging import JudgeDesk, pending_score
@@ -25,11 +26,14 @@ from voiceeval_engine.run.results import scored_event
 from voiceeval_engine.run.retry import Decision
 from voiceeval_engine.scenarios.model import Scenario, ScenarioError
 from voiceeval_engine.session import layout
+from voiceeval_engine.session.files import is_full
 from voiceeval_engine.session.run_args import redact
 
 FINISH_SECONDS = 5.0
 """What is being written when the run is told to stop may take this long."""
 RULE = "=" * 80
+
+T = TypeVar("T")
 
 
 class Scenarios(Protocol):
@@ -69,6 +73,7 @@ class Records:
         self._secrets = secrets
         self._replaced: dict[str, tuple[Path, events.ScenarioScored]] = {}
         """Results that an attempt by hand is to replace, and where they were moved."""
+        self._skipping: set[asyncio.Task[bool]] = set()
 
     def clean(self, text: str) -> str:
         """A text without the judge's key, which may stand in a bot's URL."""
@@ -90,16 +95,19 @@ class Records:
     async def open_attempt(self, job: Job) -> tuple[Path, Log]:
         """The next attempt's folder and log. A result that it is to replace is moved aside. Raises OSError."""
         folder = layout.scenario_dir(self._session, job.name)
-        if job.by_hand and folder.exists():
-            result = self._ledger.result(job.name)
-            moved = await self._move_aside(folder, layout.by_hand_tag(job.attempts + 1, self._run_ts))
-            if result is not None:
-                self._replaced[job.name] = moved, result
-            self._ledger.ran_by_hand(job.name)
-            self._ledger.forget(job.name)
+        if job.by_hand:
+            await _to_its_end(self._set_result_aside(job))
         job.attempts += 1
         folder.mkdir()
         return folder, self._logs.attempt(job.name, job.attempts, folder)
+
+    async def _set_result_aside(self, job: Job) -> None:
+        folder, result = layout.scenario_dir(self._session, job.name), self._ledger.result(job.name)
+        if folder.exists():
+            moved = await self._move_aside(folder, layout.by_hand_tag(job.attempts + 1, self._run_ts))
+            if result is not None:
+                self._replaced[job.name] = moved, result
+        self._ledger.forget(job.name)
 
     async def close_attempt(self, log: Log) -> None:
         """Once what is queued for the attempt's log has been written."""
@@ -182,11 +190,13 @@ class Records:
         """The attempt could not write: it is queued again and runs when there is room. True where even that failed."""
         self.disk.report(error)
         reason = f"no room on the disk: {error.strerror}"
+        waits_to_be_replaced = job.by_hand and self._ledger.result(job.name) is not None
         try:
-            self._emit_discarded(job, reason, await self._discard_folder(job))
+            moved = None if waits_to_be_replaced else await self._discard_folder(job)
         except OSError as trouble:
-            self.came_to_nothing(job, f"the session cannot be written: {trouble}")
+            await self.came_to_nothing(job, f"the session cannot be written: {trouble}")
             return True
+        self._emit_discarded(job, reason, moved)
         self.queue_again(job, "it runs when there is room on the disk")
         return False
 
@@ -195,23 +205,67 @@ class Records:
         self.shop.emit(events.Requeued(scenario=job.name, attempt=job.attempts, reason=why))
         self.backlog.put_back(job, front=front)
 
-    def came_to_nothing(self, job: Job, reason: str, tokens: int = 0) -> bool:
-        """No attempt gave a result: the scenario did not run, or the result that it was to replace counts again (true)."""
-        self._ledger.did_not_run(job.name, job.attempts, reason, tokens=tokens)
+    async def came_to_nothing(self, job: Job, reason: str, tokens: int = 0, *, talked: bool = False) -> bool:
+        """No attempt gave a result: the scenario did not run, or the result that it was to replace counts again (true).
+
+        With `talked` the last attempt's evidence stands in that result's place: it had begun.
+        """
+        return await _to_its_end(self._came_to_nothing(job, reason, tokens, talked))
+
+    async def _came_to_nothing(self, job: Job, reason: str, tokens: int, talked: bool) -> bool:
+        if talked:
+            self._replaced.pop(job.name, None)
+        result = await self._earlier_result(job)
+        if result is None or reason != SKIPPED:
+            self._ledger.did_not_run(job.name, job.attempts, reason, tokens=tokens)
+        if result is not None:
+            self._count_again(job, result)
+        return result is not None
+
+    def skip(self, job: Job) -> bool:
+        """A job that is no longer in the queue is not to run; returns whether its scenario keeps an earlier result."""
+        if job.name in self._replaced and self._ledger.result(job.name) is None:
+            skipping = asyncio.get_running_loop().create_task(self.came_to_nothing(job, SKIPPED), name=f"skip {job.name}")
+            self._skipping.add(skipping)
+            skipping.add_done_callback(self._skipping.discard)
+            return True
+        result = self._ledger.result(job.name)
+        if result is None:
+            self._ledger.did_not_run(job.name, job.attempts, SKIPPED)
+        else:
+            self._ledger.restore(result, job.attempts)
+        return result is not None
+
+    async def settle(self, names: Sequence[str]) -> None:
+        """The queue is at its end: results that scenarios still in it were to replace count again."""
+        await asyncio.gather(*self._skipping)
+        for job in filter(None, map(self.backlog.waiting, names)):
+            if (result := await self._earlier_result(job)) is not None:
+                self.backlog.remove(job)
+                self._count_again(job, result)
+
+    async def _earlier_result(self, job: Job) -> events.ScenarioScored | None:
+        """The result that the job was to replace, its folder in its place again; None where there is none."""
+        if not job.by_hand:
+            return None
+        if (standing := self._ledger.result(job.name)) is not None:
+            return standing
         moved, result = self._replaced.pop(job.name, (None, None))
-        if moved is None or result is None or reason == STOPPED:
-            return False
+        if moved is None or result is None:
+            return None
         folder = layout.scenario_dir(self._session, job.name)
         try:
             if folder.exists():
-                layout.move_aside(folder, layout.retry_tag(job.attempts, self._run_ts))
-            layout.bring_back(moved, folder)
+                await self._move_aside(folder, layout.retry_tag(job.attempts, self._run_ts))
+            await self._when_there_is_room(partial(layout.bring_back, moved, folder))
         except OSError as error:
             self.log.error("%s: its earlier result stays in %s/: %s", job.name, moved.name, error)
-            return False
+            return None
+        return result
+
+    def _count_again(self, job: Job, result: events.ScenarioScored) -> None:
         self._ledger.restore(result, job.attempts)
         self.log.warning("%s: the new attempt came to nothing, its earlier result counts again.", job.name)
-        return True
 
     def _log_free(self, job: Job, reason: str, moved: str | None) -> None:
         self.log.warning(
@@ -227,7 +281,18 @@ class Records:
         return (await self._move_aside(folder, layout.retry_tag(job.attempts, self._run_ts))).name
 
     async def _move_aside(self, folder: Path, tag: str) -> Path:
-        return await self.shop.offload.run(0, layout.move_aside, folder, tag)
+        return await self._when_there_is_room(partial(layout.move_aside, folder, tag))
+
+    async def _when_there_is_room(self, work: Callable[[], T]) -> T:
+        """Do a small thing with the session's names, in a thread; on a full disk again when there is room. Raises any other OSError."""
+        while True:
+            try:
+                return await self.shop.offload.run(0, work)
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                self.disk.report(error)
+            await self.disk.room()
 
     def _emit_discarded(
         self, job: Job, reason: str, moved_to: str | None, *, tokens: int = 0, retry_in: float | None = None
@@ -244,11 +309,11 @@ class Records:
         )
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
     """Await `work`. A cancellation waits for it: a result that is half written when the run is stopped still counts."""
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.shield(task)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task}, timeout=FINISH_SECONDS)
         task.cancel()

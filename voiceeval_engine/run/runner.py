@@ -27,7 +27,7 @@ from voiceeval_engine.run.judging import Judged, open_desk
 from voiceeval_engine.run.ledger import Ledger
 from voiceeval_engine.run.logs import RunLogs
 from voiceeval_engine.run.options import RunOptions
-from voiceeval_engine.run.records import Records, Scenarios
+from voiceeval_engine.run.records import FINISH_SECONDS, Records, Scenarios
 from voiceeval_engine.run.results import scored_event
 from voiceeval_engine.run.resuming import Prepared, find_session, prepare, timestamp_now
 from voiceeval_engine.run.worker import Worker
@@ -88,7 +88,7 @@ class Runner:
         shop = Workshop(options, Pacer(options.audio_chunk_in_seconds), self._offload, self._journal.emit)
         self._records = Records(self.session, self._run_ts, shop, scenarios, self._backlog, self._ledger, self._logs, self._secrets)
         self._disk = self._records.disk
-        hand = Hand(self._names, self._backlog, self._ledger, self._journal, self._log, started_at, self.stop)
+        hand = Hand(self._names, self._records, self._journal, started_at, self.stop)
         self._control = ControlServer(self.session, hand.obey, partial(self._log.warning, "%s"))
 
     def stop(self) -> None:
@@ -103,6 +103,7 @@ class Runner:
             aggregating = asyncio.create_task(self._ledger.keep_up_to_date(self._disk.report), name="aggregates")
             try:
                 await self._work(waiting)
+                await self._settle()
             finally:
                 aggregating.cancel()
                 await asyncio.gather(aggregating, return_exceptions=True)
@@ -113,8 +114,10 @@ class Runner:
                 self._log.warning("a view failed and was told no more: %r", error)
             if self._journal.error is not None:
                 self._log.warning("the journal has gaps, it could not be written: %s", self._journal.error)
-            reason = "interrupted" if self._stopping.is_set() else self._backlog.closed_because or "finished"
-            return self._ledger.close(reason, self._resume_command())
+            elif self._journal.lost:
+                self._log.warning("the journal has a gap: %d events found no room on the disk", self._journal.lost)
+            reason = "interrupted" if self._stopping.is_set() else "" if self._ledger.complete else self._backlog.closed_because
+            return self._ledger.close(reason or "finished", self._resume_command())
         finally:
             for signum in handled:
                 asyncio.get_running_loop().remove_signal_handler(signum)
@@ -140,6 +143,13 @@ class Runner:
             await self._until_stopped([asyncio.create_task(worker.serve(), name="worker") for worker in workers])
             if desk is not None:
                 await self._until_stopped([asyncio.create_task(desk.drain())])
+
+    async def _settle(self) -> None:
+        """What the operator wanted run again and what never began has its earlier result again."""
+        settling = asyncio.create_task(self._records.settle(self._names), name="settle")
+        if self._stopping.is_set():
+            await asyncio.wait({settling}, timeout=FINISH_SECONDS)
+        await self._until_stopped([settling])
 
     async def _begin(self) -> list[str]:
         """Record the invocation, take up what an earlier one left; returns the scenarios whose verdict is still out."""

@@ -96,17 +96,17 @@ class Worker:
         try:
             return await self._run(job)
         except (ScenarioError, DomainError, NoiseError) as error:
-            records.came_to_nothing(job, str(error))
+            await records.came_to_nothing(job, str(error))
         except SourceFailed as error:
             self._log.exception("scenario %s cannot be built", job.name)
-            records.came_to_nothing(job, str(error))
+            await records.came_to_nothing(job, str(error))
         except OSError as error:
             if is_full(error):
                 return await records.discard_for_disk(job, error)
-            records.came_to_nothing(job, f"the session cannot be written: {error}")
+            await records.came_to_nothing(job, f"the session cannot be written: {error}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - one scenario's trouble never ends the run
             self._log.exception("scenario %s: unexpected error", job.name)
-            records.came_to_nothing(job, f"unexpected error: {error!r}")
+            await records.came_to_nothing(job, f"unexpected error: {error!r}")
         return True
 
     async def _run(self, job: Job) -> bool:
@@ -122,7 +122,7 @@ class Worker:
         while True:
             result, decision = await self._attempt(job, scenario)
             if result.halted:
-                records.came_to_nothing(job, STOPPED, tokens=result.tokens)
+                await records.came_to_nothing(job, STOPPED, tokens=result.tokens, talked=result.outcome is not None)
                 return True
             blew = self._tell_fuse(result, decision.reason)
             if decision.kind == "retry":
@@ -130,7 +130,7 @@ class Worker:
                 if follows == "another":
                     continue
                 return follows == "nothing"
-            counts = decision.kind == "keep" or not records.came_to_nothing(job, decision.reason, tokens=result.tokens)
+            counts = decision.kind == "keep" or not await records.came_to_nothing(job, decision.reason, tokens=result.tokens)
             if counts and not result.turns and (blew or not self._fuse.blown):
                 self._cost[job] = decision.reason
             return True
@@ -187,7 +187,7 @@ class Worker:
         await records.discard(job, reason, result.tokens, free=free)
         job.not_before = _now() + self._options.auto_retry_backoff_secs
         if job.halt.is_set():
-            records.came_to_nothing(job, STOPPED)
+            await records.came_to_nothing(job, STOPPED)
             return "nothing"
         if probed or blew or handed_over:
             records.queue_again(job, f"pair {self._pair.number + 1} failed it", front=not probed)
@@ -195,7 +195,7 @@ class Worker:
         if await self._backlog.may_begin(job):
             return "another"
         if job.halt.is_set():
-            records.came_to_nothing(job, STOPPED)
+            await records.came_to_nothing(job, STOPPED)
             return "nothing"
         records.queue_again(job, "the run is ending")
         return "the queue"

@@ -160,7 +160,7 @@ def move_aside(attempt: Path, tag: str) -> Path:
         except OSError as error:
             if not is_full(error):  # the name says it all
                 raise
-    sync_folder(attempt.parent)
+    _sync(attempt.parent)
     return target
 
 
@@ -168,4 +168,13 @@ def bring_back(moved: Path, attempt: Path) -> None:
     """Undo `move_aside`: the folder counts again. Raises OSError."""
     (moved / KILLED_MARKER).unlink(missing_ok=True)
     moved.rename(attempt)
-    sync_folder(attempt.parent)
+    _sync(attempt.parent)
+
+
+def _sync(folder: Path) -> None:
+    """A rename that was made is not undone because a full disk cannot make it durable yet."""
+    try:
+        sync_folder(folder)
+    except OSError as error:
+        if not is_full(error):
+            raise
