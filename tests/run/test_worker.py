@@ -117,7 +117,7 @@ class Book:
         self.told.append(events.Requeued(scenario=job.name, attempt=job.attempts, reason=why))
         self.backlog.put_back(job, front=front)
 
-    def came_to_nothing(self, job: Job, reason: str, tokens: int = 0) -> bool:
+    async def came_to_nothing(self, job: Job, reason: str, tokens: int = 0, *, talked: bool = False) -> bool:
         self.results[job.name] = "stopped" if reason == STOPPED else "not run"
         return job.name in self.restores
 
