@@ -18,6 +18,7 @@ from textual.containers import Container
 from textual.widgets import Input
 
 from voiceeval_tui.actions import ACTIONS
+from voiceeval_tui.details import read_details
 from voiceeval_tui.engine import Engine
 from voiceeval_tui.folding import fold
 from voiceeval_tui.screens.dialog import Help
@@ -26,13 +27,14 @@ from voiceeval_tui.session_files import read_transcript
 from voiceeval_tui.source import Source
 from voiceeval_tui.transcript import Transcript
 from voiceeval_tui.view import ALL_AREAS, Area
+from voiceeval_tui.widgets.details import DetailsPane
 from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.header import Header
 from voiceeval_tui.widgets.log import LogPane
 from voiceeval_tui.widgets.pane import ListPane, Pane
 from voiceeval_tui.widgets.queue import ORDERS, QueuePane
 
-PANES: tuple[type[Pane], ...] = (LogPane,)
+PANES: tuple[type[Pane], ...] = (DetailsPane, LogPane)
 """Beside the queue, which has the key 1: in the order of their keys, 2 to 9. `folding` knows where each of them goes."""
 
 _BREATH = 0.005
@@ -56,6 +58,7 @@ class RunScreen(OperatorScreen):
         self._queue = QueuePane()
         self._panes: dict[str, Pane] = {"queue": self._queue, **{pane.NAME: pane() for pane in PANES}}
         self._asked: set[tuple[str, str]] = set()
+        self._read_last: tuple[str, int] | None = None
         self._trouble = ""
 
     def compose(self) -> ComposeResult:
@@ -89,6 +92,7 @@ class RunScreen(OperatorScreen):
                 pane.set_class(box.x > 0, "-beside")
         if self.focused is None and boxes:
             self._panes[self.stage if self.stage in boxes else next(iter(boxes))].focus()
+        self._look_for_details()
 
     def draw(self, areas: Iterable[Area]) -> None:
         """Let everything that shows draw what changed."""
@@ -101,6 +105,14 @@ class RunScreen(OperatorScreen):
         if name is not None and scenario is not None and (name, scenario.status) not in self._asked:
             self._asked.add((name, scenario.status))
             self._read_saved(name)
+        self._look_for_details()
+
+    def _look_for_details(self) -> None:
+        """Read the shown scenario's files where they changed and somebody sees it; one reading at a time, the newest wish next."""
+        if not self._panes[DetailsPane.NAME].display or self.view.wants_details() in (None, self._read_last):
+            return
+        if not any(worker.group == "details" and not worker.is_finished for worker in self.workers):
+            self._read_details()
 
     @work(group="follow")
     async def _follow(self) -> None:
@@ -136,6 +148,13 @@ class RunScreen(OperatorScreen):
     async def _read_saved(self, name: str) -> None:
         found = await asyncio.to_thread(read_transcript, self._source.session, name)
         self.draw(self.view.put_saved(name, found or Transcript()))
+
+    @work(group="details")
+    async def _read_details(self) -> None:
+        while (wanted := self.view.wants_details()) is not None and wanted != self._read_last:
+            self._read_last = wanted
+            found = await asyncio.to_thread(read_details, self._source.session, wanted[0])
+            self.draw(self.view.put_details(found))
 
     def action_act(self, name: str) -> None:
         """Carry out an action of the registry, or the one with the same key that applies."""
