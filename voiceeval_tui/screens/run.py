@@ -15,12 +15,15 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.message import Message
 from textual.widgets import Input
 
 from voiceeval_tui.actions import ACTIONS
 from voiceeval_tui.details import read_details
 from voiceeval_tui.engine import Engine
 from voiceeval_tui.folding import fold
+from voiceeval_tui.notices import Notices
+from voiceeval_tui.screens.copying import offer
 from voiceeval_tui.screens.dialog import Help
 from voiceeval_tui.screens.operator import OperatorScreen
 from voiceeval_tui.session_files import read_transcript
@@ -49,8 +52,16 @@ class RunScreen(OperatorScreen):
         *(Binding(str(number), f"pane({number})", show=False) for number in range(1, 10)),
     ]
 
+    class Notable(Message):
+        """Something new that is worth a bell; `words` are untrusted."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
     def __init__(self, source: Source, engine: Engine, interval: float) -> None:
         super().__init__(engine)
+        self._notices = Notices()
         self.stage = "queue"
         self.zoomed = False
         self._source = source
@@ -142,6 +153,9 @@ class RunScreen(OperatorScreen):
         changed |= self.view.apply_all(batch.events)
         changed |= self.view.tick(time.time())
         changed |= self.view.set_link(self._source.link(ended=self.view.run.ended is not None))
+        self._notices.note(batch.events, self.view.link, behind=batch.behind, restarted=batch.restarted)
+        if (words := self._notices.due(time.monotonic())) is not None:
+            self.post_message(self.Notable(words))
         return batch.behind
 
     @work(group="saved")
@@ -236,6 +250,10 @@ class RunScreen(OperatorScreen):
         if isinstance(self.focused, Pane):
             self.stage = self.focused.NAME
         self.place_panes()
+
+    def do_copy(self) -> None:
+        """What the focused pane has."""
+        offer(self, self._source.session, self.focused if isinstance(self.focused, Pane) else self._queue)
 
     def do_theme(self) -> None:
         """The app has the themes."""

@@ -18,7 +18,7 @@ from voiceeval_tui.view import RUNNING, View
 from voiceeval_tui.widgets.pane import Pane, Row
 from voiceeval_tui.widgets.queue import MARKS
 
-_LABEL_CELLS = 14
+_LABEL_CELLS = 13
 _LEAST_TEXT_CELLS = 8
 _MOST_LINES = 200
 """Lines that one text may take."""
@@ -144,7 +144,9 @@ def _tell_result(sheet: _Sheet, measured: Measured, floor: int | None) -> None:
         sheet.item(*_signal(signal))
     sheet.head("conversation")
     sheet.fact("stop reason", measured.stop_reason or "-")
-    sheet.fact("ended by", _spaced(measured.end_reason, f"policy {measured.end_policy}" if measured.end_policy else ""))
+    sheet.fact("ended by", measured.end_reason or "-")
+    if measured.end_policy:
+        sheet.fact("end policy", measured.end_policy)
     called = {True: "called the end tool", False: "did not call the end tool", None: ""}[measured.end_tool_called]
     reported = {True: "reported the end", False: "did not report the end", None: ""}[measured.simulator_ended]
     if called or reported:
@@ -162,7 +164,7 @@ def _tell_judge(sheet: _Sheet, details: Details) -> None:
     sheet.head("judge")
     score = measured.judge_score if measured is not None and measured.judge_score is not None else judged.score if judged else None
     passed = measured.judge_passed if measured is not None else None
-    limit = "" if details.threshold is None else f" of {details.threshold:g} needed"
+    limit = "" if details.threshold is None else f", {details.threshold:g} needed"
     if judged is not None and judged.pending:
         sheet.fact("score", "the verdict is still out", "info")
         return
