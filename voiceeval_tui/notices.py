@@ -9,11 +9,12 @@ from collections.abc import Iterable
 
 from voiceeval_engine.live import events
 from voiceeval_tui.figures import counted
-from voiceeval_tui.view import Link
+from voiceeval_tui.view import Link, LinkState
 
 EVERY_SECONDS = 5.0
 _TOLD_AT_ONCE = 3
 _URGENCY = ("end", "fuse", "stall")
+_UNKNOWN: tuple[LinkState, LinkState] = ("opening", "opening")
 
 
 class Notices:
@@ -21,7 +22,7 @@ class Notices:
 
     def __init__(self) -> None:
         self._caught_up = False
-        self._alive = False
+        self._before = _UNKNOWN
         self._waiting: list[tuple[str, str]] = []
         self._stalled: set[tuple[str, int]] = set()
         self._next = 0.0
@@ -29,16 +30,16 @@ class Notices:
     def note(self, batch: Iterable[events.Event], link: Link, *, behind: bool, restarted: bool = False) -> None:
         """A look at the source. Nothing counts as new before it was read to its end once; `restarted` begins that anew."""
         if restarted:
-            self._caught_up = self._alive = False
+            self._caught_up, self._before = False, _UNKNOWN
             self._waiting.clear()
             self._stalled.clear()
         for event in batch:
             told = self._told(event)
             if told is not None and self._caught_up:
                 self._waiting.append(told)
-        if link.state == "gone" and self._alive:
+        if link.state == "gone" and self._before == ("alive", "gone"):  # at the first look its last words may not be read yet
             self._waiting.append(("end", "the engine is gone and the run has not ended"))
-        self._alive = link.state == "alive"
+        self._before = (self._before[1], link.state)
         self._caught_up = self._caught_up or not behind
 
     def due(self, now: float) -> str | None:

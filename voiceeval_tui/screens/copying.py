@@ -38,14 +38,15 @@ def offer(screen: OperatorScreen, session: Path, pane: Pane) -> None:
     amount = f"{counted(text.count(chr(10)) + 1, 'line')}, {size(len(text.encode()))}"
     cut = "" if whole else " The clipboard takes the beginning only; a file takes it all."
     words = text if "\n" not in text and len(text) < 300 else f"{pane.NAME}: {amount}.{cut}"
-    screen.app.push_screen(Ask("copy", words, _CHOICES), partial(_carry_out, screen, session, pane.NAME, text))
+    about = pane.cursor if isinstance(pane, QueuePane) else pane.view.shown
+    name = pane.NAME if about is None else f"{about}_{pane.NAME}"
+    screen.app.push_screen(Ask("copy", words, _CHOICES), partial(_carry_out, screen, session, name, text))
 
 
 def what_it_has(pane: Pane, session: Path) -> str:
-    """The text of a pane; of the queue the folder of the chosen scenario."""
+    """The text of a pane; of the queue the folder of the scenario under the cursor."""
     if isinstance(pane, QueuePane):
-        shown = pane.view.shown
-        return drawable(str(layout.scenario_dir(session.absolute(), shown))) if shown is not None else ""
+        return drawable(str(layout.scenario_dir(session.absolute(), pane.cursor))) if pane.cursor is not None else ""
     rows = (pane.row_at(index) for index in range(pane.collect()))
     lines = ["".join(drawable(text) for text, _ in row).rstrip() for row in rows]
     return "\n".join(lines).strip("\n")
@@ -62,8 +63,7 @@ def _carry_out(screen: OperatorScreen, session: Path, name: str, text: str, answ
                 f"cut: the first {size(len(taken.encode()))} of {size(len(text.encode()))} were sent; y w writes all", "warning"
             )
     elif answer == "write":
-        shown = screen.view.shown
-        screen.run_worker(_write(screen, session, f"{shown}_{name}" if shown is not None else name, text), group="copies")
+        screen.run_worker(_write(screen, session, name, text), group="copies")
 
 
 async def _write(screen: OperatorScreen, session: Path, name: str, text: str) -> None:
