@@ -78,7 +78,7 @@ class _Sheet:
 
     def fact(self, label: str, text: str, style: StyleName = "text") -> None:
         """A label and what stands beside it, on as many lines as it takes."""
-        self._wrapped(label[: self._labels - 1].ljust(self._labels), "dim", text, style)
+        self._wrapped(label[: max(0, self._labels - 1)].ljust(self._labels), "dim", text, style)
 
     def item(self, mark: str, style: StyleName, text: str, note: str = "") -> None:
         """A marked text, and under it why."""
