@@ -209,12 +209,12 @@ def test_files_of_another_scenario_are_not_taken_for_the_shown_ones() -> None:
     assert view.details() is not None
 
 
-@pytest.mark.parametrize("width", range(1, 40))
-def test_rows_fit_every_width(width: int) -> None:
+@pytest.mark.parametrize("width", range(1, 60))
+def test_rows_fit_their_width_and_none_is_too_small(width: int) -> None:
     view = View()
     view.apply_all([started(["domB__1"]), *attempt("domB__1"), scored("domB__1", verdict=False)])
     view.put_details(details_module.read_details(REFERENCE, "domB__1"))
     rows = DetailsPane().rows(view, width)
     assert len(rows) > 30
     texts = ["".join(text for text, _ in row) for row in rows]
-    assert all(cell_len(text) <= max(width, len("reading its files")) for text in texts)
+    assert all(cell_len(text) <= max(width, len("database assertions  1/2")) for text in texts)
