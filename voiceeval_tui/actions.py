@@ -71,6 +71,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("order", "o", "", "sort the queue: as queued, problems first, name, latency"),
     Action("follow", "escape", "", "choose no scenario: show whoever talks"),
     Action("zoom", "z", "zoom", "the pane with the focus alone, and back"),
+    Action("copy", "y", "copy", "copy what the pane has, or write it to a file; queue: the folder"),
     Action("theme", "t", "", "the next theme"),
     Action("help", "question_mark", "help", "all keys"),
     Action("detach", "d", "detach", "leave; the run goes on"),

@@ -30,6 +30,7 @@ from voiceeval_tui.cells import to_ascii
 from voiceeval_tui.engine import Engine, SocketEngine
 from voiceeval_tui.screens.run import RunScreen
 from voiceeval_tui.source import Source
+from voiceeval_tui.terminal_codes import clipboard, notification
 from voiceeval_tui.themes import Palette, Themes, ascii_only, load_themes, to_textual
 from voiceeval_tui.widgets.pane import Pane
 
@@ -49,7 +50,10 @@ class AsciiOnly(LineFilter):
 
 
 class ConsoleApp(App[None]):
-    """`fps` is how often the session is looked at, in a second. After `run`, `return_code` is the exit code and `crash` what broke."""
+    """`fps` is how often the session is looked at, in a second; `notify`: ring and tell the terminal.
+
+    After `run`, `return_code` is the exit code and `crash` what broke.
+    """
 
     CSS_PATH = "console.tcss"
     TITLE = "voiceeval-tui"
@@ -63,6 +67,7 @@ class ConsoleApp(App[None]):
         engine: Engine | None = None,
         *,
         fps: float | None = None,
+        notify: bool = True,
         environ: Mapping[str, str] = os.environ,
         themes: Themes | None = None,
     ) -> None:
@@ -73,6 +78,8 @@ class ConsoleApp(App[None]):
         self._engine = engine or SocketEngine(source.session)
         self._fps = fps or (1.0 if environ.get("SSH_CONNECTION") else 4.0)
         self._themes = themes or load_themes()
+        self._notify = notify
+        self._environ = environ
         self._handlers: dict[int, object] = {}
         self._over = threading.Event()
         for theme in self._themes.by_name.values():
@@ -115,6 +122,21 @@ class ConsoleApp(App[None]):
     def action_next_theme(self) -> None:
         """The next of the themes."""
         self.theme = self._themes.after(self.theme)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """As Textual, and through tmux and screen too; a text that is too long is cut."""
+        self._clipboard = text
+        self._send(clipboard(text, self._environ))
+
+    def on_run_screen_notable(self, message: RunScreen.Notable) -> None:
+        """A bell and a notification, unless they are switched off."""
+        if self._notify:
+            self._send(notification(f"voiceeval-tui: {message.words}", self._environ))
+
+    def _send(self, sequence: str) -> None:
+        """To the terminal between two frames, through the driver: nothing else may write there."""
+        if self._driver is not None:
+            self._driver.write(sequence)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What Ctrl+P lists: the actions that apply, from their registry."""

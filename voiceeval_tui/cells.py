@@ -77,14 +77,16 @@ def wrap(text: str, cells: int, most: int = 50) -> list[str]:
     left = drawable(text.strip())
     lines: list[str] = []
     while left and len(lines) < most:
-        if width(left) <= cells:
+        if (
+            len(left) <= (MAX_MARKS + 1) * (cells + 1) and width(left) <= cells
+        ):  # what is longer is wider, and takes long to measure
             lines.append(left)
             break
         if len(lines) == most - 1:
             lines.append(fit(left, cells).rstrip())
             break
         part = _cut(left, max(1, cells)) or left[0]
-        if left[len(part)] != " " and (space := part.rfind(" ")) > 0:
+        if not left.startswith(" ", len(part)) and (space := part.rfind(" ")) > 0:
             part = part[:space]
         lines.append(part.rstrip())
         left = left[len(part) :].lstrip()

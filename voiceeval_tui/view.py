@@ -2,7 +2,8 @@
 
 `View.apply` folds one event and says which areas changed. The texts of the scenarios that run and of the last few others are held; any
 other scenario's is read from its files when it is wanted (`session_files.read_transcript`) and handed to `put_saved`. Knows no clock,
-file or screen: time comes in with `tick`. May import the standard library and the engine's `live/`. Rule: console page, "Panes".
+file or screen: time comes in with `tick`. May import the standard library, the engine's `live/`, `transcript` and `details`. Rule: console
+page, "Panes".
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from voiceeval_engine.live import events
 from voiceeval_engine.live.state import ENDED, RunState, ScenarioState, Status
+from voiceeval_tui.details import Details
 from voiceeval_tui.transcript import Transcript
 
-Area = Literal["run", "queue", "transcript", "latency", "trouble", "log", "selection", "clock", "link"]
-"""Those of the fold, and: another scenario is shown, a second has passed, something about the connection to the engine."""
+Area = Literal["run", "queue", "transcript", "latency", "trouble", "log", "selection", "clock", "link", "details"]
+"""Those of the fold, and: another scenario is shown, a second has passed, something about the connection to the engine, what files tell."""
 
-ALL_AREAS: frozenset[Area] = frozenset({"run", "queue", "transcript", "latency", "trouble", "log", "selection", "clock", "link"})
+ALL_AREAS: frozenset[Area] = frozenset(get_args(Area))
 RUNNING: frozenset[Status] = frozenset({"setting up", "talking", "scoring", "retrying"})
 PROBLEMS: frozenset[Status] = frozenset({"failed", "stalled", "not run"})
 KEPT_TRANSCRIPTS = 12
@@ -67,6 +69,8 @@ class View:
         """The scenario that the operator chose, None while the console follows whoever talks."""
         self.shown: str | None = None
         """The scenario that is shown: the chosen one, else one that runs."""
+        self._details: Details | None = None
+        self._results = 0
         self._transcripts: OrderedDict[str, Transcript] = OrderedDict()
         self._running: dict[str, ScenarioState] = {}
 
@@ -74,6 +78,7 @@ class View:
         """Fold one event in; returns the areas that changed. What scenarios say counts only where it is the one shown."""
         areas: frozenset[Area] = frozenset(self.run.apply(event))
         if isinstance(event, events.RunStarted):
+            self._results += 1
             self._transcripts.clear()
             self._running.clear()
             if self.selected not in self.run.scenarios:
@@ -86,6 +91,8 @@ class View:
         if not areas or not isinstance(event, events.AttemptEvent):
             return areas
         self._fold_text(event)
+        if event.scenario == self.shown and not isinstance(event, events.TurnEnded):
+            self._results += "queue" in areas
         if self._note_running(self.run.scenarios[event.scenario]):
             areas |= {"queue"}  # where the line of an attempt's beginning was lost, words alone tell of it
         if "queue" in areas:
@@ -132,6 +139,8 @@ class View:
     def restart(self) -> frozenset[Area]:
         """The journal is another one: forget what was folded, keep the log and what was chosen."""
         self.run = RunState()
+        self._details = None
+        self._results += 1
         self._transcripts.clear()
         self._running.clear()
         self.shown = None
@@ -162,6 +171,19 @@ class View:
             return frozenset()
         self._hold(scenario, transcript)
         return frozenset({"transcript"}) if scenario == self.shown else frozenset()
+
+    def details(self) -> Details | None:
+        """What the files of the shown scenario tell, as they were when they were last read."""
+        return self._details if self._details is not None and self._details.scenario == self.shown else None
+
+    def wants_details(self) -> tuple[str, int] | None:
+        """The shown scenario and a number; its files are to be read whenever this has become another answer."""
+        return (self.shown, self._results) if self.shown is not None else None
+
+    def put_details(self, details: Details) -> frozenset[Area]:
+        """What was read of a scenario's files."""
+        self._details = details
+        return frozenset({"details"}) if details.scenario == self.shown else frozenset()
 
     def _fold_text(self, event: events.AttemptEvent) -> None:
         held = self._transcripts.get(event.scenario)

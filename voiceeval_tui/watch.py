@@ -28,7 +28,7 @@ def watch(argv: Sequence[str]) -> int:
         raise CommandError(str(error)) from error
     if given.no_ui or not (sys.stdout.isatty() and sys.stdin.isatty()):
         return follow_plainly(source)
-    return _open_console(source, given.fps, mouse=not given.no_mouse)
+    return _open_console(source, given.fps, mouse=not given.no_mouse, notify=given.notify)
 
 
 def follow_plainly(source: Source) -> int:
@@ -55,10 +55,10 @@ def follow_plainly(source: Source) -> int:
         return 0
 
 
-def _open_console(source: Source, fps: float | None, *, mouse: bool) -> int:
+def _open_console(source: Source, fps: float | None, *, mouse: bool, notify: bool) -> int:
     from voiceeval_tui.app import ConsoleApp
 
-    app = ConsoleApp(source, fps=fps)
+    app = ConsoleApp(source, fps=fps, notify=notify)
     app.run(mouse=mouse)
     _let_go_of_terminal()
     if app.crash:
@@ -89,6 +89,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--fps", type=_fps, metavar="N", help="looks at the session a second (4; 1 over SSH)")
     parser.add_argument("--no-mouse", action="store_true", help="for terminals that mangle what the mouse sends")
+    parser.add_argument(
+        "--notify", action=argparse.BooleanOptionalAction, default=True,
+        help="bell and terminal notification when the run ends, a scenario stalls or a pair is taken out (on)",
+    )  # fmt: skip
     parser.add_argument("--no-ui", action="store_true", help="plain lines in a terminal too")
     return parser
 

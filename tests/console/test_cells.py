@@ -73,3 +73,12 @@ def test_ascii_takes_the_same_cells(text: str) -> None:
     assert to_ascii(shown).isascii()
     assert len(to_ascii(shown)) == 30
     assert to_ascii("── ✓ ✗ ▶ … │") == "-- v x > ~ |"
+
+
+def test_a_wide_letter_that_finds_no_room_gets_a_line_of_its_own() -> None:
+    assert wrap("價價", 1) == ["價", "價"]
+
+
+@given(st.text("ab é價\u0301\u200bש👍 ", max_size=80), st.integers(2, 12))
+def test_lines_with_marks_and_wide_letters_fit(text: str, cells: int) -> None:
+    assert all(width(line) <= cells for line in wrap(text, cells, most=200))

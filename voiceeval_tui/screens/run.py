@@ -15,24 +15,29 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.message import Message
 from textual.widgets import Input
 
 from voiceeval_tui.actions import ACTIONS
+from voiceeval_tui.details import read_details
 from voiceeval_tui.engine import Engine
 from voiceeval_tui.folding import fold
+from voiceeval_tui.notices import Notices
+from voiceeval_tui.screens.copying import offer
 from voiceeval_tui.screens.dialog import Help
 from voiceeval_tui.screens.operator import OperatorScreen
 from voiceeval_tui.session_files import read_transcript
 from voiceeval_tui.source import Source
 from voiceeval_tui.transcript import Transcript
 from voiceeval_tui.view import ALL_AREAS, Area
+from voiceeval_tui.widgets.details import DetailsPane
 from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.header import Header
 from voiceeval_tui.widgets.log import LogPane
 from voiceeval_tui.widgets.pane import ListPane, Pane
 from voiceeval_tui.widgets.queue import ORDERS, QueuePane
 
-PANES: tuple[type[Pane], ...] = (LogPane,)
+PANES: tuple[type[Pane], ...] = (DetailsPane, LogPane)
 """Beside the queue, which has the key 1: in the order of their keys, 2 to 9. `folding` knows where each of them goes."""
 
 _BREATH = 0.005
@@ -47,8 +52,16 @@ class RunScreen(OperatorScreen):
         *(Binding(str(number), f"pane({number})", show=False) for number in range(1, 10)),
     ]
 
+    class Notable(Message):
+        """Something new that is worth a bell; `words` are untrusted."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
     def __init__(self, source: Source, engine: Engine, interval: float) -> None:
         super().__init__(engine)
+        self._notices = Notices()
         self.stage = "queue"
         self.zoomed = False
         self._source = source
@@ -56,6 +69,7 @@ class RunScreen(OperatorScreen):
         self._queue = QueuePane()
         self._panes: dict[str, Pane] = {"queue": self._queue, **{pane.NAME: pane() for pane in PANES}}
         self._asked: set[tuple[str, str]] = set()
+        self._read_last: tuple[str, int] | None = None
         self._trouble = ""
 
     def compose(self) -> ComposeResult:
@@ -89,6 +103,7 @@ class RunScreen(OperatorScreen):
                 pane.set_class(box.x > 0, "-beside")
         if self.focused is None and boxes:
             self._panes[self.stage if self.stage in boxes else next(iter(boxes))].focus()
+        self._look_for_details()
 
     def draw(self, areas: Iterable[Area]) -> None:
         """Let everything that shows draw what changed."""
@@ -101,6 +116,14 @@ class RunScreen(OperatorScreen):
         if name is not None and scenario is not None and (name, scenario.status) not in self._asked:
             self._asked.add((name, scenario.status))
             self._read_saved(name)
+        self._look_for_details()
+
+    def _look_for_details(self) -> None:
+        """Read the shown scenario's files where they changed and somebody sees it; one reading at a time, the newest wish next."""
+        if not self._panes[DetailsPane.NAME].display or self.view.wants_details() in (None, self._read_last):
+            return
+        if not any(worker.group == "details" and not worker.is_finished for worker in self.workers):
+            self._read_details()
 
     @work(group="follow")
     async def _follow(self) -> None:
@@ -130,12 +153,22 @@ class RunScreen(OperatorScreen):
         changed |= self.view.apply_all(batch.events)
         changed |= self.view.tick(time.time())
         changed |= self.view.set_link(self._source.link(ended=self.view.run.ended is not None))
+        self._notices.note(batch.events, self.view.link, behind=batch.behind, restarted=batch.restarted)
+        if (words := self._notices.due(time.monotonic())) is not None:
+            self.post_message(self.Notable(words))
         return batch.behind
 
     @work(group="saved")
     async def _read_saved(self, name: str) -> None:
         found = await asyncio.to_thread(read_transcript, self._source.session, name)
         self.draw(self.view.put_saved(name, found or Transcript()))
+
+    @work(group="details")
+    async def _read_details(self) -> None:
+        while (wanted := self.view.wants_details()) is not None and wanted != self._read_last:
+            self._read_last = wanted
+            found = await asyncio.to_thread(read_details, self._source.session, wanted[0])
+            self.draw(self.view.put_details(found))
 
     def action_act(self, name: str) -> None:
         """Carry out an action of the registry, or the one with the same key that applies."""
@@ -217,6 +250,10 @@ class RunScreen(OperatorScreen):
         if isinstance(self.focused, Pane):
             self.stage = self.focused.NAME
         self.place_panes()
+
+    def do_copy(self) -> None:
+        """What the focused pane has."""
+        offer(self, self._source.session, self.focused if isinstance(self.focused, Pane) else self._queue)
 
     def do_theme(self) -> None:
         """The app has the themes."""
