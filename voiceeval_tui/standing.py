@@ -61,11 +61,11 @@ def why_empty(view: View) -> str:
     if scenario.status == "setting up" and goes_on(view):
         return f"Setting up for {duration(max(0.0, view.now - scenario.since))}: the bots are told what to do."
     if scenario.status == "talking":
-        return "No words yet." if goes_on(view) else "Nothing was said before the engine went."
+        return "No words yet." if goes_on(view) else "Nothing was said before the run broke off."
     return told or "No words of it are known."
 
 
-_WHY = {"queued": "It waits in the queue.", "setting up": "It was being set up when the engine went."}
+_WHY = {"queued": "It waits in the queue.", "setting up": "It was being set up when the run broke off."}
 
 
 def _last_reason(scenario: ScenarioState) -> str:

@@ -20,6 +20,8 @@ SCALES = (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 """s a cell may stand for."""
 AT_LEAST_SECONDS = 60.0
 """In view, unless another scale is chosen."""
+_FINEST = SCALES.index(0.5)
+"""Finer only where it is chosen."""
 _TICKS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600)
 _TICK_CELLS = 8
 _OVERLAP_SECONDS = 0.1
@@ -92,7 +94,8 @@ def lanes(
 
 def best_scale(cells: int) -> int:
     """The place in SCALES of the finest one that has a minute in view."""
-    return next((place for place, scale in enumerate(SCALES) if cells * scale >= AT_LEAST_SECONDS), len(SCALES) - 1)
+    places = range(_FINEST, len(SCALES))
+    return next((place for place in places if cells * SCALES[place] >= AT_LEAST_SECONDS), places[-1])
 
 
 def ticks(stretch: Stretch) -> list[tuple[int, int]]:

@@ -1,7 +1,8 @@
 """Talk lanes: agent and user beside each other in time, as many bands of it as find room, the newest at the bottom.
 
-A live one follows in steps, so that only the cells at its end change; scrolled back, or zoomed, it stays where it is. Moves at most once a
-second. May import `pane`, `view`, `tape`, `standing`, `cells`, `figures`. Rule: console page, "Panes" (talk lanes), "Budgets".
+A live one follows in steps, so that only the cells at its end change; scrolled back, it stays where it is. Moves at most once a second. May
+import `pane`, `queue` and `transcript` (words, what is slow), `view`, `tape`, `standing`, `cells`, `figures`. Rule: console page, "Panes"
+(talk lanes), "Budgets".
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from voiceeval_tui.themes import StyleName
 from voiceeval_tui.transcript import Transcript
 from voiceeval_tui.view import Area, View
 from voiceeval_tui.widgets.pane import Pane, Row, Span
+from voiceeval_tui.widgets.queue import short_name
 from voiceeval_tui.widgets.transcript import PAUSED, slow_from
 
 _NAME_CELLS = 6
@@ -75,15 +77,12 @@ class LanesPane(Pane):
         paused = (PAUSED if goes_on(view) else "scrolled back") if self.start is not None else ""
         scale = f"{tape.SCALES[self._scale(*self._room())]:g} s a cell"
         room = self.outer_size.width - 6 - sum(len(part) + 2 for part in (self.TITLE, paused, scale) if part)
-        name = fit(scenario.name, room).rstrip() if room >= 8 else ""
+        name = fit(short_name(scenario.name, room), room).rstrip() if room >= 8 else ""
         return "  ".join(part for part in (self.TITLE, name, paused or scale) if part)
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
         """As `Pane`."""
         transcript = view.transcript(view.shown)
-        what = (view.shown, transcript.attempt if transcript is not None else 0)
-        if what != self._what:
-            self._what, self.start = what, None
         height = self.scrollable_content_region.height
         if transcript is None or not (transcript.speech or transcript.started is not None):
             why = why_empty(view) if transcript is None or not transcript.settled else "When who spoke is not known."
@@ -123,6 +122,14 @@ class LanesPane(Pane):
         """And on."""
         event.stop()
         self.action_move(0.25)
+
+    def _update(self) -> None:
+        """As `Pane`. Another conversation is followed, wherever the one before was scrolled to."""
+        transcript = self.view.transcript(self.view.shown)
+        what = (self.view.shown, transcript.attempt if transcript is not None else 0)
+        if what != self._what:
+            self._what, self.start = what, None
+        super()._update()
 
     def _go(self, start: float | None) -> None:
         self.start = start
@@ -165,6 +172,8 @@ def lane_rows(transcript: Transcript, stretch: Stretch, bands: int, height: int,
     rows: list[Row] = []
     for band in range(bands):
         part = Stretch(stretch.start + band * cells * stretch.scale, stretch.scale, cells)
+        if band and part.start > now:
+            break
         agent, user = (letters[side][band * cells : (band + 1) * cells] for side in ("agent", "user"))
         notes: list[tuple[int, str, StyleName]] = [
             (part.cell(wait.start), milliseconds(wait.latency_ms), "warn" if wait.latency_ms > slow else "dim") for wait in waits

@@ -1,7 +1,8 @@
 """The live transcript: what is said, by whom, how late; what is done besides; and who speaks now.
 
 Follows the newest unless it was scrolled back; then what stands on its first line stays there, whatever comes, goes or is wrapped anew.
-May import `pane`, `queue` (its marks), `view`, `transcript`, `standing`, `cells`, `figures`. Rule: console page, "Panes" (live transcript).
+May import `pane`, `queue` (marks, words), `view`, `transcript`, `standing`, `cells`, `figures`. Rule: console page, "Panes" (live
+transcript).
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from voiceeval_tui.cells import drawable, fit, width, wrap
-from voiceeval_tui.figures import duration, milliseconds
+from voiceeval_tui.figures import milliseconds
 from voiceeval_tui.standing import clock, elapsed, goes_on, idle, most, why_empty
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.transcript import Line, Transcript
 from voiceeval_tui.view import View
 from voiceeval_tui.widgets.pane import Pane, Row
-from voiceeval_tui.widgets.queue import MARKS
+from voiceeval_tui.widgets.queue import MARKS, SIGNALS, short_name
 
 PAUSED = "paused, End follows"
 """In the title of a pane that does not follow what goes on."""
@@ -71,14 +72,14 @@ class TranscriptPane(Pane):
         if sum(width(part) + 2 for part in parts if part) - 2 > room:
             parts[1] = f"#{scenario.attempt}" if scenario.attempt > 1 else ""
         if (over := sum(width(part) + 2 for part in parts if part) - 2 - room) > 0:
-            parts[0] = fit(parts[0], max(8, width(parts[0]) - over))
+            cells = max(8, width(parts[0]) - over)
+            parts[0] = fit(short_name(parts[0], cells), cells).rstrip()
         return "  ".join(part for part in parts if part)
 
     def collect(self) -> int:
         """As `Pane`. What was wrapped already is taken again."""
         view, cells = self.view, self.row_width
         transcript = view.transcript(view.shown)
-        self._begin_anew((view.shown, transcript.attempt if transcript is not None else 0))
         lines = transcript.lines if transcript is not None else []
         known = self._made if self._made_for == cells else {}
         slow = slow_from(lines)
@@ -113,10 +114,13 @@ class TranscriptPane(Pane):
             self._anchor = None if self.following else self._top()
             self._set_title(self.heading(self.view))
 
-    def _begin_anew(self, what: tuple[str | None, int]) -> None:
-        """Another text is followed, wherever the one before was scrolled to."""
+    def _update(self) -> None:
+        """As `Pane`. Another text is followed, wherever the one before was scrolled to."""
+        transcript = self.view.transcript(self.view.shown)
+        what = (self.view.shown, transcript.attempt if transcript is not None else 0)
         if what != self._what:
             self._what, self.following, self._anchor = what, True, None
+        super()._update()
 
     def _top(self) -> tuple[Line, int] | None:
         top = self.scroll_offset.y
@@ -179,13 +183,12 @@ def status_row(view: View, cells: int) -> Row:
     mark, style = MARKS[scenario.status]
     told = [f"{mark} {scenario.status}"]
     if scenario.status in ("setting up", "talking", "scoring", "retrying") and not goes_on(view):
-        mark, style, told = "!", "bad", [f"! {scenario.status} when the engine went"]
-    if scenario.status == "failed":
-        told.append(", ".join(scenario.failed_signals))
-    if scenario.stop_reason and scenario.attempt + scenario.turns and scenario.status not in ("queued", "setting up", "retrying"):
-        told.append(scenario.stop_reason)
-    if scenario.duration and not goes_on(view):
-        told.append(f"after {duration(scenario.duration)}")
+        style, told = "bad", [f"! {scenario.status} when the run broke off"]
+    elif scenario.status not in ("queued", "setting up", "retrying", "not run"):
+        taken = elapsed(view)
+        ended = "" if taken is None else f"after {clock(taken)}"
+        told.append(" ".join(filter(None, (scenario.stop_reason, ended))))
+        told.append(", ".join(SIGNALS.get(name, name) for name in scenario.failed_signals))
     return ((fit("  ".join(filter(None, told)), cells), style),)
 
 
