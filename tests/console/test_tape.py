@@ -62,13 +62,7 @@ def test_lanes_have_their_cells_whatever_was_said(
     speech = [Speech(side, begin, begin + length) for side, begin, length in spans]  # type: ignore[arg-type]
     waits = [Gap(begin, begin + length, 1.0) for _, begin, length in spans]
     stretch = Stretch(start, scale, cells)
-    found = lanes(
-        stretch,
-        speech,
-        [(each.side, each.start) for each in speech],
-        [Gap(each.start, each.end or 0.0, 1.0) for each in speech],
-        now,
-    )
+    found = lanes(stretch, speech, [(each.side, each.start) for each in speech], waits, now)
     assert [len(found[side]) for side in ("agent", "user")] == [cells, cells]
     assert all(0 <= place < cells for place, _ in ticks(stretch))
 

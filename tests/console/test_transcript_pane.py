@@ -183,6 +183,22 @@ async def test_what_grows_is_followed_and_what_was_scrolled_to_stays(tmp_path: P
         assert f"More {MAX_LINES - 101}" in "\n".join(lines(pilot, pane))
 
 
+async def test_a_live_one_scrolls_by_several_rows_and_a_finished_one_to_its_very_end(tmp_path: Path) -> None:
+    session = write_session(tmp_path / "s", [started([A]), *attempt(A), *_long(30)])
+    async with piloted(session, alive=True) as pilot:
+        pane = await go_to(pilot, TranscriptPane)
+        places = []
+        for number in range(12):
+            write_session(session, [turn(A, f"One {number}", 100.0 + number)])
+            await settle(pilot)
+            assert f"One {number}" in "\n".join(lines(pilot, pane))
+            places.append(pane.scroll_offset.y)
+        assert len(set(places)) <= 5
+        write_session(session, [scored(A)])
+        await settle(pilot)
+        assert "One 11" in lines(pilot, pane)[-2]
+
+
 async def test_the_place_stays_whatever_the_width_and_the_end_stays_the_end(tmp_path: Path) -> None:
     session = write_session(tmp_path / "s", [started([A]), *attempt(A), *_long(200)])
     async with piloted(session, (200, 50), alive=True) as pilot:

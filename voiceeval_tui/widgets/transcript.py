@@ -29,6 +29,8 @@ _HEAD_CELLS = _TIME_CELLS + 1 + _SIDE_CELLS
 _LEAST_TEXT_CELLS = 16
 """Where the text would have less, its further rows begin at the left."""
 _MOST_ROWS = 250
+_STEPS = 5
+"""Into how many steps the height of a live one is divided, by which it scrolls."""
 _LIVE_CHARS = 4000
 """Of words that no turn settles, the last ones are shown."""
 _MEASURED = 4
@@ -57,6 +59,8 @@ class TranscriptPane(Pane):
         self._anchor: tuple[Line, int] | None = None
         """While it does not follow: the line at the top, and which of its rows."""
         self._placing = False
+        self._pushed = 0
+        """How far a live one is scrolled at its end."""
 
     def heading(self, view: View) -> str:
         """As `Pane`: the scenario, its attempt, how long it has talked of how long it may."""
@@ -97,7 +101,7 @@ class TranscriptPane(Pane):
             rows += [((part, "dim"),) for part in wrap(why_empty(view), cells)]
         self._rows = rows
         self._status = status_row(view, cells)
-        return len(rows) + 1
+        return self._pushed_on(len(rows) + 1, anew=not known)
 
     def row_at(self, index: int) -> Row:
         """As `Pane`; the last line that shows is not scrolled."""
@@ -113,6 +117,17 @@ class TranscriptPane(Pane):
             self.following = new_value >= self.max_scroll_y
             self._anchor = None if self.following else self._top()
             self._set_title(self.heading(self.view))
+
+    def _pushed_on(self, count: int, *, anew: bool) -> int:
+        """The rows with empty ones for what comes: each scrolling draws the whole pane, so a live one scrolls by several rows."""
+        height = self.scrollable_content_region.height
+        over, step = count - height, height // _STEPS
+        if over <= 0 or step < 2 or not goes_on(self.view):
+            self._pushed = 0
+            return count
+        if anew or not over <= self._pushed <= over + 2 * step:
+            self._pushed = -(-over // step) * step
+        return self._pushed + height
 
     def _update(self) -> None:
         """As `Pane`. Another text is followed, wherever the one before was scrolled to."""
@@ -163,7 +178,7 @@ def line_rows(line: Line, cells: int, *, slow: bool = False) -> list[Row]:
     rows: list[Row] = [(*head, (fit(parts[0], first), style))]
     if latency:
         rows[0] = (*rows[0], (fit(latency, _LATENCY_CELLS, "right"), "warn" if slow else "dim"))
-    rows += [((" " * indent, "text"), (fit(part, cells - indent), style)) for part in parts[1:]]
+    rows += [((" " * indent + fit(part, cells - indent), style),) for part in parts[1:]]
     return rows
 
 
