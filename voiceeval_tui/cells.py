@@ -21,6 +21,9 @@ ELLIPSIS = "…"
 MAX_MARKS = 3
 """Combining marks kept on one character; more would reach into other lines."""
 
+_REMEMBERED = 200
+"""Characters of a text that is worth keeping for the next time."""
+
 _LEFT_OUT = re.compile("[\u200c\u200d\ufe00-\ufe0f\u20e3\U0001f3fb-\U0001f3ff]")
 _FLAG_LETTER = re.compile("[\U0001f1e6-\U0001f1ff]")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\U00010800-\U00010fff\U0001e800-\U0001efff]")
@@ -46,7 +49,7 @@ def drawable(text: str) -> str:
     """One line of untrusted text as it may be drawn, any length."""
     if text.isascii():
         return safe(text)
-    return _drawable(text)
+    return _drawable(text) if len(text) <= _REMEMBERED else _drawable.__wrapped__(text)
 
 
 def width(text: str) -> int:
@@ -72,20 +75,23 @@ def isolated(text: str) -> str:
     return f"{_LEFT_TO_RIGHT_MARK}{text}{_LEFT_TO_RIGHT_MARK}"
 
 
-def wrap(text: str, cells: int, most: int = 50) -> list[str]:
-    """Untrusted text broken into lines of at most `cells` cells, at spaces where there are any; at most `most` lines, the last one cut."""
+def wrap(text: str, cells: int, most: int = 50, first: int | None = None) -> list[str]:
+    """Untrusted text broken into lines of at most `cells` cells, at spaces where there are any; at most `most` lines, the last one cut.
+
+    The first line has `first` cells where another number is given.
+    """
     left = drawable(text.strip())
     lines: list[str] = []
     while left and len(lines) < most:
-        if (
-            len(left) <= (MAX_MARKS + 1) * (cells + 1) and width(left) <= cells
-        ):  # what is longer is wider, and takes long to measure
+        room = max(1, cells if lines or first is None else first)
+        part = _cut(left, room)
+        if len(part) == len(left):
             lines.append(left)
             break
         if len(lines) == most - 1:
-            lines.append(fit(left, cells).rstrip())
+            lines.append(fit(left, room).rstrip())
             break
-        part = _cut(left, max(1, cells)) or left[0]
+        part = part or left[0]
         if not left.startswith(" ", len(part)) and (space := part.rfind(" ")) > 0:
             part = part[:space]
         lines.append(part.rstrip())

@@ -6,6 +6,7 @@ we read. May import the standard library, the engine's `live/` and `session/`, a
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime
@@ -29,9 +30,11 @@ _JUDGE_ERROR = "Error: "
 
 
 def read_transcript(session: Path, scenario: str) -> Transcript | None:
-    """What was said in a scenario's accepted attempt: from its conversation log, else its metrics; None without either."""
+    """What was said in a scenario's accepted attempt: from the journal, else its conversation log, else its metrics; None without any."""
     if not layout.is_folder_name(scenario):
         return None
+    if (told := _from_journal(session / layout.JOURNAL, scenario)) is not None:
+        return told
     folder = layout.scenario_dir(session, scenario)
     return _from_log(folder / layout.CONVERSATION_LOG) or _from_metrics(folder / layout.METRICS)
 
@@ -88,6 +91,33 @@ def local_time(text: str) -> float | None:
         return None
 
 
+def _from_journal(path: Path, scenario: str) -> Transcript | None:
+    """The one source that knows tool calls and interruptions. Attempts that came to nothing are passed over."""
+    mark = f'"scenario":{json.dumps(scenario, ensure_ascii=False)}'.encode("utf-8", "replace")
+    current: Transcript | None = None
+    accepted: Transcript | None = None
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if mark not in line:
+                    continue
+                try:
+                    event = events.parse_event(line)
+                except events.BadEvent:
+                    continue
+                if not isinstance(event, events.AttemptEvent) or event.scenario != scenario:
+                    continue
+                if isinstance(event, events.AttemptStarted):
+                    current = Transcript(event.attempt)
+                if isinstance(event, events.ScenarioScored) and not event.restored and current is not None:
+                    accepted = current
+                elif current is not None:
+                    current.apply(event)
+    except OSError:
+        return None
+    return accepted if accepted is not None and accepted.settled else None
+
+
 def _from_log(path: Path) -> Transcript | None:
     try:
         with path.open("rb") as file:
@@ -102,7 +132,7 @@ def _from_log(path: Path) -> Transcript | None:
             continue
         start, end, side = float(match[1]), float(match[2]), _side(match[3])
         latency = _LATENCY.match(lines[number + 1]) if number + 1 < len(lines) else None
-        transcript.add(Line("turn", side, match[4], start, float(latency[1]) if latency else None))
+        transcript.add(Line("turn", side, events.clip(match[4]), start, float(latency[1]) if latency else None))
         transcript.add_speech(Speech(side, start, end))
     return transcript if transcript.settled else None
 
@@ -120,7 +150,7 @@ def _from_metrics(path: Path) -> Transcript | None:
             continue
         moment = local_time(str(turn.get("timestamp"))) or 0.0
         first = moment if first is None else first
-        transcript.add(Line("turn", _side(str(turn.get("role"))), turn["text"], max(0.0, moment - first)))
+        transcript.add(Line("turn", _side(str(turn.get("role"))), events.clip(turn["text"]), max(0.0, moment - first)))
     return transcript if transcript.settled else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from voiceeval_engine.live import events
@@ -18,6 +18,8 @@ MAX_LINES = 600
 MAX_SPANS = 2000
 MAX_WORDS = 400
 """Pieces of words that no turn has settled yet, of each side."""
+_TOOL_LINES = 20
+"""How far back the line of a tool call is looked for."""
 
 Kind = Literal["words", "turn", "tool", "interruption"]
 
@@ -54,6 +56,8 @@ class Transcript:
         self.speaking: dict[Side, float] = {}
         """Who speaks now, since when."""
         self.interruptions: deque[tuple[Side, float]] = deque(maxlen=MAX_SPANS)
+        self.max_duration = 0.0
+        """How long the conversation may take, s; 0 where it is not known."""
         self.started: float | None = None
         """Wall clock at which the conversation began."""
         self.last_time = 0.0
@@ -81,6 +85,8 @@ class Transcript:
     def apply(self, event: events.AttemptEvent) -> None:
         """Fold one event of this attempt in."""
         match event:
+            case events.AttemptStarted():
+                self.max_duration = event.max_duration
             case events.Words():
                 self._touch(event.time, event.at)
                 self._words[event.side].append((event.at, event.text))
@@ -98,7 +104,7 @@ class Transcript:
                     self._speech.append(Speech(event.side, since, event.at))
             case events.ToolCalled():
                 self._touch(event.time, event.at)
-                self.add(Line("tool", event.side, event.name + (" (changed the database)" if event.applied else ""), event.at))
+                self._add_tool(event)
             case events.Interrupted():
                 self._touch(event.time, event.at)
                 self.interruptions.append((event.side, event.at))
@@ -126,6 +132,19 @@ class Transcript:
     def _touch(self, time: float, at: float) -> None:
         self.last_time = max(self.last_time, time)
         self.last_at = max(self.last_at, at)
+
+    def _add_tool(self, event: events.ToolCalled) -> None:
+        """A call is told when it is made and once more when it has changed the database: one line for both."""
+        if not event.applied:
+            self.add(Line("tool", event.side, event.name, event.at))
+            return
+        changed = f"{event.name} (changed the database)"
+        for place in range(len(self.settled) - 1, max(-1, len(self.settled) - 1 - _TOOL_LINES), -1):
+            line = self.settled[place]
+            if (line.kind, line.side, line.text) == ("tool", event.side, event.name):
+                self.settled[place] = replace(line, text=changed)
+                return
+        self.add(Line("tool", event.side, changed, event.at))
 
     def _settle_words(self, side: Side, end: float) -> None:
         """What was said up to the end of a turn stands in the turn."""

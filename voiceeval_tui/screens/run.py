@@ -33,11 +33,13 @@ from voiceeval_tui.view import ALL_AREAS, Area
 from voiceeval_tui.widgets.details import DetailsPane
 from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.header import Header
+from voiceeval_tui.widgets.lanes import LanesPane
 from voiceeval_tui.widgets.log import LogPane
 from voiceeval_tui.widgets.pane import ListPane, Pane
 from voiceeval_tui.widgets.queue import ORDERS, QueuePane
+from voiceeval_tui.widgets.transcript import TranscriptPane
 
-PANES: tuple[type[Pane], ...] = (DetailsPane, LogPane)
+PANES: tuple[type[Pane], ...] = (TranscriptPane, LanesPane, DetailsPane, LogPane)
 """Beside the queue, which has the key 1: in the order of their keys, 2 to 9. `folding` knows where each of them goes."""
 
 _BREATH = 0.005

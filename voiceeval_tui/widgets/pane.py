@@ -14,7 +14,7 @@ from rich.segment import Segment
 from textual import events
 from textual.binding import BindingType
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -81,7 +81,7 @@ class Pane(ScrollView, can_focus=True):
         return ()
 
     def heading(self, view: View) -> str:
-        """The title on the pane's upper edge. It is drawn with the whole pane, so it must not change every second."""
+        """The title on the pane's upper edge."""
         return self.TITLE
 
     def show(self, view: View, areas: Iterable[Area]) -> None:
@@ -168,7 +168,8 @@ class Pane(ScrollView, can_focus=True):
     def _set_title(self, title: str) -> None:
         if title != self._title:
             self._title = title
-            self.border_title = Content(drawable(title))
+            self._border_title = Content(drawable(title))  # setting `border_title` would draw the whole pane again
+            self.refresh(Region(-self.content_offset.x, -self.content_offset.y, self.outer_size.width, 1))
 
     def _resize_to(self, count: int) -> None:
         """Scroll bars follow the count; the screen's layout does not depend on it and is left alone."""

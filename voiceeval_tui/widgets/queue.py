@@ -33,7 +33,7 @@ MARKS: dict[Status, tuple[str, StyleName]] = {
 }
 """Never colour alone: the mark and the words tell too."""
 
-_SIGNALS = {"is_action_match": "actions", "db_state_match": "db_state", "db_state_assertion": "predicates", "nl_assertion": "assertions",
+SIGNALS = {"is_action_match": "actions", "db_state_match": "db_state", "db_state_assertion": "predicates", "nl_assertion": "assertions",
             "judge_passed": "judge"}  # fmt: skip
 """Signals by the words that stand for them here; any other one has its own name."""
 
@@ -94,7 +94,7 @@ class QueuePane(ListPane):
         left = width - _MARK_CELLS - self._name_cells - self._attempt_cells - _TURN_CELLS - _LATENCY_CELLS - 2
         return (
             (f"{mark} ", style),
-            (fit(_short(key, self._name_cells), self._name_cells), "strong" if running else "text"),
+            (fit(short_name(key, self._name_cells), self._name_cells), "strong" if running else "text"),
             (fit(attempt, self._attempt_cells, "right"), "warn"),
             (fit(f"{scenario.turns}t" if scenario.attempt or scenario.loaded else "", _TURN_CELLS, "right"), "dim"),
             (fit("" if p50 is None else milliseconds(p50), _LATENCY_CELLS, "right"), "text"),
@@ -127,7 +127,7 @@ def _told(scenario: ScenarioState, now: float, cells: int) -> str:
         case "not run":
             return f"not run: {scenario.reason or ''}"
         case "failed":
-            told = ", ".join(_SIGNALS.get(name, name) for name in scenario.failed_signals) or "failed"
+            told = ", ".join(SIGNALS.get(name, name) for name in scenario.failed_signals) or "failed"
         case "passed":
             told = "pass"
         case _:
@@ -136,7 +136,7 @@ def _told(scenario: ScenarioState, now: float, cells: int) -> str:
     return both if len(both) <= cells else told
 
 
-def _short(name: str, cells: int) -> str:
+def short_name(name: str, cells: int) -> str:
     """A long name gives up letters of its domain first: what tells scenarios apart stands at the end."""
     domain, mark, rest = name.partition("__")
     if len(name) <= cells or not mark:
