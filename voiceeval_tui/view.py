@@ -14,6 +14,7 @@ from typing import Literal
 
 from voiceeval_engine.live import events
 from voiceeval_engine.live.state import ENDED, RunState, ScenarioState, Status
+from voiceeval_tui.measurements import Measurements
 from voiceeval_tui.transcript import Transcript
 
 Area = Literal["run", "queue", "transcript", "latency", "trouble", "log", "selection", "clock", "link"]
@@ -57,6 +58,7 @@ class View:
 
     def __init__(self) -> None:
         self.run = RunState()
+        self.measured = Measurements()
         self.link = Link()
         self.now = 0.0
         """Wall clock, s, whole seconds: what a pane that shows a clock draws with."""
@@ -74,8 +76,7 @@ class View:
         """Fold one event in; returns the areas that changed. What scenarios say counts only where it is the one shown."""
         areas: frozenset[Area] = frozenset(self.run.apply(event))
         if isinstance(event, events.RunStarted):
-            self._transcripts.clear()
-            self._running.clear()
+            self._forget()
             if self.selected not in self.run.scenarios:
                 self.selected = None
             self._follow()
@@ -86,6 +87,8 @@ class View:
         if not areas or not isinstance(event, events.AttemptEvent):
             return areas
         self._fold_text(event)
+        if "latency" in areas:
+            self.measured.put(event.scenario, self.run.scenarios[event.scenario].latencies)
         if "queue" in areas:
             self._note_running(self.run.scenarios[event.scenario])
             before = self.shown
@@ -131,8 +134,7 @@ class View:
     def restart(self) -> frozenset[Area]:
         """The journal is another one: forget what was folded, keep the log and what was chosen."""
         self.run = RunState()
-        self._transcripts.clear()
-        self._running.clear()
+        self._forget()
         self.shown = None
         return ALL_AREAS
 
@@ -161,6 +163,11 @@ class View:
             return frozenset()
         self._hold(scenario, transcript)
         return frozenset({"transcript"}) if scenario == self.shown else frozenset()
+
+    def _forget(self) -> None:
+        self._transcripts.clear()
+        self._running.clear()
+        self.measured.clear()
 
     def _fold_text(self, event: events.AttemptEvent) -> None:
         held = self._transcripts.get(event.scenario)

@@ -128,7 +128,7 @@ async def test_narrow_screens_show_one_pane_at_a_time(session: Path) -> None:
     async with console(session, (50, 15)) as pilot:
         queue, log = pilot.app.query_one(QueuePane), pilot.app.query_one(LogPane)
         assert (queue.display, log.display) == (True, False)
-        await pilot.press("2")
+        await pilot.press(str(PANES.index(LogPane) + 2))
         await settle(pilot)
         assert (queue.display, log.display, pilot.app.focused) == (False, True, log)
         await pilot.press("1")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from voiceeval_engine.live.state import ENDED, ScenarioState, Status, percentile
-from voiceeval_tui.cells import fit
+from voiceeval_tui.cells import fit, short_name
 from voiceeval_tui.figures import duration, milliseconds
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import PROBLEMS, RUNNING, View
@@ -94,12 +94,16 @@ class QueuePane(ListPane):
         left = width - _MARK_CELLS - self._name_cells - self._attempt_cells - _TURN_CELLS - _LATENCY_CELLS - 2
         return (
             (f"{mark} ", style),
-            (fit(_short(key, self._name_cells), self._name_cells), "strong" if running else "text"),
+            (fit(short_name(key, self._name_cells), self._name_cells), "strong" if running else "text"),
             (fit(attempt, self._attempt_cells, "right"), "warn"),
             (fit(f"{scenario.turns}t" if scenario.attempt or scenario.loaded else "", _TURN_CELLS, "right"), "dim"),
             (fit("" if p50 is None else milliseconds(p50), _LATENCY_CELLS, "right"), "text"),
             (f"  {fit(_told(scenario, view.now, left), max(0, left))}", style if scenario.status != "passed" else "dim"),
         )
+
+    def scenario_of(self, key: str) -> str | None:
+        """As `ListPane`."""
+        return key
 
     def problem(self, view: View, step: int) -> str | None:
         """The next (1) or previous (-1) problem from the cursor, round the ends; where there is none, the next that runs."""
@@ -134,14 +138,6 @@ def _told(scenario: ScenarioState, now: float, cells: int) -> str:
             told = str(scenario.status)
     both = f"{told} {scenario.stop_reason or ''}"
     return both if len(both) <= cells else told
-
-
-def _short(name: str, cells: int) -> str:
-    """A long name gives up letters of its domain first: what tells scenarios apart stands at the end."""
-    domain, mark, rest = name.partition("__")
-    if len(name) <= cells or not mark:
-        return name
-    return f"{domain[: max(1, cells - len(rest) - 1)]}…{rest}"
 
 
 def _searched(scenario: ScenarioState) -> str:
