@@ -96,8 +96,8 @@ def _ended_badly(scenario: ScenarioState) -> bool:
 
 
 def _why_stalled(view: View, scenario: ScenarioState) -> str:
-    least = view.run.min_agent_turns
-    return f"stalled: < {counted(least, 'agent response')} ({scenario.stop_reason or "no reason told"})"
+    least, why = view.run.min_agent_turns, scenario.stop_reason or "no reason told"
+    return f"stalled: < {counted(least, 'agent response')} ({why})"
 
 
 def _discarded(scenario: ScenarioState) -> Trouble:
