@@ -6,6 +6,7 @@ Imports of the console happen when it is opened. May import everything. Rule: ru
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -59,9 +60,19 @@ def _open_console(source: Source, fps: float | None, *, mouse: bool) -> int:
 
     app = ConsoleApp(source, fps=fps)
     app.run(mouse=mouse)
+    _let_go_of_terminal()
     if app.crash:
         raise CommandError(app.crash)
     return app.return_code or 0
+
+
+def _let_go_of_terminal() -> None:
+    """What could not be written to a terminal that went away must not change the exit code when the interpreter ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
