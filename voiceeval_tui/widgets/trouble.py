@@ -45,6 +45,7 @@ class TroublePane(ListPane):
         """As `ListPane`; a strip without the focus has no more rows than lines, and begins at its beginning."""
         if self._is_strip:
             self.cursor, self._place = None, 0
+            self.scroll_to(y=0, animate=False, immediate=True)
         count = super().collect()
         longest = max((len(each.scenario) for each in self._troubles.values() if each.scenario), default=0)
         self._names = min(longest, max(_LEAST_NAME, self.row_width // _NAME_SHARE))
@@ -88,8 +89,6 @@ class TroublePane(ListPane):
 
     def on_blur(self) -> None:
         """A strip goes back to what is most pressing."""
-        if self._is_strip:
-            self.scroll_to(y=0, animate=False)
         self.redraw()
 
     @property
