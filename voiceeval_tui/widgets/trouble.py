@@ -83,12 +83,9 @@ class TroublePane(ListPane):
         trouble = self._troubles.get(key)
         return trouble.scenario if trouble is not None else None
 
-    def on_focus(self) -> None:
-        """The whole list can be gone through."""
-        self.redraw()
-
-    def on_blur(self) -> None:
-        """A strip goes back to what is most pressing."""
+    def watch_has_focus(self, has_focus: bool) -> None:
+        """With the focus the whole list can be gone through; without it a strip goes back to what is most pressing."""
+        super().watch_has_focus(has_focus)
         self.redraw()
 
     @property
