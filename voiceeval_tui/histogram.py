@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 _ESCAPE = re.compile("\x1b\\[[0-9;]*m")
-_CELLS_A_BAR, _LEAST_BARS, _MOST_BARS = 3, 8, 40
+_CELLS_A_BAR, _LEAST_BARS, _MOST_BARS = 2, 8, 40
 _LEAST_STEP = 10
 """ms; what is finer says nothing about a bot."""
 _CELLS_A_TICK = 9
@@ -35,7 +35,7 @@ class Bins:
     def label(self) -> str:
         """What the axes are."""
         last = self.first + self.step * (len(self.counts) - 1)
-        return f"responses by ms, {self.step} ms a bar" + (f", the last from {last} on" if self.open_ended else "")
+        return f"by ms, {self.step} ms a bar" + (f", last {last}+" if self.open_ended else "")
 
 
 def count_bins(ordered: Sequence[float], most: int) -> Bins | None:
@@ -44,7 +44,7 @@ def count_bins(ordered: Sequence[float], most: int) -> Bins | None:
     if not ordered:
         return None
     low, high = ordered[0], ordered[min(int(len(ordered) * _TAIL), len(ordered) - 1)]
-    step = max(_LEAST_STEP, _round_up((high - low) / max(1, most - 1)))
+    step = max(_LEAST_STEP, _round_up((high - low) / most))
     first = math.floor(low / step) * step
     number = min(most, max(_LEAST_BARS, math.floor((high - first) / step) + 1))
     edges = [bisect_left(ordered, first + step * place) for place in range(number)] + [len(ordered)]

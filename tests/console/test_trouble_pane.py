@@ -162,7 +162,7 @@ async def test_a_strip_tells_the_first_and_how_many_there_are_more(size: tuple[i
 async def test_a_high_one_shows_all_and_the_clock_as_a_gauge() -> None:
     async with drawn(everything(), (80, 20)) as (host, _, _):
         lines = host.shown()
-        assert lines[2].startswith(f"… {A}  █████░░░░░  silent 60 of 120 s")
+        assert lines[2].startswith(f"… {A}  silent 60 of 120 s  █████░░░░░")
         assert lines[9].startswith(f"o {F}  retried 2 times")
         assert "more" not in "".join(lines)
 

@@ -74,9 +74,9 @@ class TroublePane(ListPane):
         trouble = self._troubles[key]
         mark, style = _MARKS[trouble.kind]
         name = f"{fit(short_name(trouble.scenario, self._names), self._names)}  " if trouble.scenario is not None else ""
-        bar = gauge(trouble.share) + "  " if trouble.kind == "silence" else ""
+        bar = f"  {gauge(trouble.share)}" if trouble.kind == "silence" else ""
         left = width - 2 - (self._names + 2 if name else 0)
-        return ((f"{mark} ", style), (name, "text"), (fit(bar + trouble.words, max(0, left)), style))
+        return ((f"{mark} ", style), (name, "text"), (fit(trouble.words + bar, max(0, left)), style))
 
     def scenario_of(self, key: str) -> str | None:
         """As `ListPane`."""
