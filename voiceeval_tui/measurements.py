@@ -36,12 +36,11 @@ class Measurements:
         held, count = self._held.get(scenario, ([], 0))
         if held is latencies and count == len(latencies):
             return
-        before = held[:count]
         self._held[scenario] = (latencies, len(latencies))
-        if before == latencies[:count]:
+        if held is latencies or held[:count] == latencies[:count]:
             self._add(scenario, latencies[count:])
         else:
-            self._replace(scenario, before, latencies)
+            self._replace(scenario, held[:count], latencies)
 
     def clear(self) -> None:
         """Another run."""
@@ -74,7 +73,7 @@ class Measurements:
 
     def _add(self, scenario: str, values: Sequence[float]) -> None:
         if values:
-            self._recent.extend((scenario, value) for value in values)
+            self._recent.extend([(scenario, value) for value in values])
             self._new += values
             self.version += 1
 

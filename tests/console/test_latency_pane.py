@@ -197,3 +197,12 @@ async def test_hostile_names_stay_in_their_column(bad: str) -> None:
         assert all(cell_len(line) == 60 for line in host.shown())
         assert not any(ord(each) < 32 or 0x7F <= ord(each) < 0xA0 or each in "\u202e\u2066" for each in shown)
         assert host.shown()[4].rstrip().endswith("3      2      3      3")
+
+
+async def test_another_size_has_its_histogram_at_once() -> None:
+    async with drawn(many(100), (60, 20)) as (host, pane, pilot):
+        pane.styles.height = 14
+        await pilot.pause(0.3)
+        assert "0┤" in host.shown()[11]
+        assert "└" in host.shown()[12]
+        assert host.shown()[14].strip() == ""

@@ -26,6 +26,8 @@ _FIGURE_ROWS = 4
 _LEAST_PLOT = 4
 _PAUSE = 1.0
 """s between two drawings of the histogram."""
+_LEAST_WAIT = 0.02
+"""s; Textual divides by a timer's time."""
 _COLUMN = 7
 
 
@@ -58,19 +60,19 @@ class LatencyPane(Pane):
         return (bars, *table(view, width), *(self._histogram(view, width, under) if under >= _LEAST_PLOT else ()))
 
     def _histogram(self, view: View, width: int, height: int) -> Sequence[Row]:
-        """What was drawn last; where that is behind and a drawing is not due, one is asked for."""
+        """What was drawn last; where that is behind and a drawing is not due, one is asked for: at once for another size."""
         wanted = (view.measured.version, width, height)
+        fits = self._plotted is not None and self._plotted[1:] == wanted[1:]
         if self._due and wanted != self._plotted:
-            self._plot = histogram(view.measured.ordered, width, height)
-            self._plotted, self._plotted_at, self._due = wanted, time.monotonic(), False
+            self._plot, self._plotted, self._plotted_at = histogram(view.measured.ordered, width, height), wanted, time.monotonic()
+            fits = True
+        elif not fits:
+            self.call_after_refresh(self._draw_now)
         elif wanted != self._plotted and not self._waiting:
             self._waiting = True
-            wait = self._plotted_at + _PAUSE - time.monotonic()
-            if wait > 0:
-                self.set_timer(wait, self._draw_now)
-            else:
-                self.call_after_refresh(self._draw_now)
-        return self._plot[:height]
+            self.set_timer(max(_LEAST_WAIT, self._plotted_at + _PAUSE - time.monotonic()), self._draw_now)
+        self._due = False
+        return self._plot if fits else ()
 
     def _draw_now(self) -> None:
         self._waiting, self._due = False, True
