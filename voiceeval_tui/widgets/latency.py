@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from voiceeval_engine.live.state import at_share
-from voiceeval_tui.cells import fit
+from voiceeval_tui.cells import fit, short_name
 from voiceeval_tui.histogram import bars_for, count_bins, draw
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import View
@@ -28,7 +28,7 @@ _PAUSE = 1.0
 """s between two drawings of the histogram."""
 _LEAST_WAIT = 0.02
 """s; Textual divides by a timer's time."""
-_COLUMN = 7
+_NARROW = 50
 
 
 class LatencyPane(Pane):
@@ -104,12 +104,13 @@ def figures(view: View) -> Row:
 def table(view: View, width: int) -> Sequence[Row]:
     """A heading, the run's figures, and those of the scenario that is shown."""
     shown = view.scenario()
-    names = width - 4 * _COLUMN
-    heading = "".join(fit(word, _COLUMN, "right") for word in ("n", "p50", "p95", "max"))
+    column = 6 if width < _NARROW else 7
+    names = width - 4 * column
+    heading = "".join(fit(word, column, "right") for word in ("n", "p50", "p95", "max"))
     return (
         ((" " * max(0, names) + heading, "dim"),),
-        _table_row("run", view.measured.ordered, names),
-        _table_row(shown.name, sorted(shown.latencies), names) if shown is not None else (),
+        _table_row("run", view.measured.ordered, names, column),
+        _table_row(shown.name, sorted(shown.latencies), names, column) if shown is not None else (),
     )
 
 
@@ -143,9 +144,10 @@ def _of_scenario(view: View) -> Sequence[Row]:
     return (((f"{shown.name}  ", "title"), (f"p50 {_ms(p50)}  p95 {_ms(p95)}  n {len(ordered)}", "text")),)
 
 
-def _table_row(name: str, ordered: Sequence[float], names: int) -> Row:
+def _table_row(name: str, ordered: Sequence[float], names: int, column: int) -> Row:
     values = (str(len(ordered)), _ms(at_share(ordered, 0.5)), _ms(at_share(ordered, 0.95)), _ms(ordered[-1] if ordered else None))
-    return ((fit(name, max(0, names)), "title"), ("".join(fit(value, _COLUMN, "right") for value in values), "text"))
+    told = fit(short_name(name, max(0, names - 1)), max(0, names))
+    return ((told, "title"), ("".join(fit(value, column, "right") for value in values), "text"))
 
 
 def _bar(value: float, top: float) -> str:
