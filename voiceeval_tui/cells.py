@@ -75,6 +75,14 @@ def isolated(text: str) -> str:
     return f"{_LEFT_TO_RIGHT_MARK}{text}{_LEFT_TO_RIGHT_MARK}"
 
 
+def short_name(name: str, cells: int) -> str:
+    """A long name of a scenario gives up letters of its domain first: what tells scenarios apart stands at the end."""
+    domain, mark, rest = name.partition("__")
+    if len(name) <= cells or not mark:
+        return name
+    return f"{domain[: max(1, cells - len(rest) - 1)]}…{rest}"
+
+
 def wrap(text: str, cells: int, most: int = 50, first: int | None = None) -> list[str]:
     """Untrusted text broken into lines of at most `cells` cells, at spaces where there are any; at most `most` lines, the last one cut.
 

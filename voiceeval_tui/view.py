@@ -16,6 +16,7 @@ from typing import Literal, get_args
 from voiceeval_engine.live import events
 from voiceeval_engine.live.state import ENDED, RunState, ScenarioState, Status
 from voiceeval_tui.details import Details
+from voiceeval_tui.measurements import Measurements
 from voiceeval_tui.transcript import Transcript
 
 Area = Literal["run", "queue", "transcript", "latency", "trouble", "log", "selection", "clock", "link", "details"]
@@ -59,6 +60,7 @@ class View:
 
     def __init__(self) -> None:
         self.run = RunState()
+        self.measured = Measurements()
         self.link = Link()
         self.now = 0.0
         """Wall clock, s, whole seconds: what a pane that shows a clock draws with."""
@@ -79,8 +81,7 @@ class View:
         areas: frozenset[Area] = frozenset(self.run.apply(event))
         if isinstance(event, events.RunStarted):
             self._results += 1
-            self._transcripts.clear()
-            self._running.clear()
+            self._forget()
             if self.selected not in self.run.scenarios:
                 self.selected = None
             self._follow()
@@ -93,6 +94,8 @@ class View:
         self._fold_text(event)
         if event.scenario == self.shown and not isinstance(event, events.TurnEnded):
             self._results += "queue" in areas
+        if "latency" in areas:
+            self.measured.put(event.scenario, self.run.scenarios[event.scenario].latencies)
         if self._note_running(self.run.scenarios[event.scenario]):
             areas |= {"queue"}  # where the line of an attempt's beginning was lost, words alone tell of it
         if "queue" in areas:
@@ -141,8 +144,7 @@ class View:
         self.run = RunState()
         self._details = None
         self._results += 1
-        self._transcripts.clear()
-        self._running.clear()
+        self._forget()
         self.shown = None
         return ALL_AREAS
 
@@ -184,6 +186,11 @@ class View:
         """What was read of a scenario's files."""
         self._details = details
         return frozenset({"details"}) if details.scenario == self.shown else frozenset()
+
+    def _forget(self) -> None:
+        self._transcripts.clear()
+        self._running.clear()
+        self.measured.clear()
 
     def _fold_text(self, event: events.AttemptEvent) -> None:
         held = self._transcripts.get(event.scenario)

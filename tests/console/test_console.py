@@ -22,9 +22,11 @@ from voiceeval_tui.screens.dialog import Ask, Help
 from voiceeval_tui.screens.run import PANES, RunScreen
 from voiceeval_tui.source import open_source
 from voiceeval_tui.view import Link
+from voiceeval_tui.widgets.latency import LatencyPane
 from voiceeval_tui.widgets.log import LogPane
 from voiceeval_tui.widgets.pane import Pane
 from voiceeval_tui.widgets.queue import QueuePane
+from voiceeval_tui.widgets.trouble import TroublePane
 
 SIZES = [(50, 15), (80, 24), (120, 40), (200, 50)]
 NAMES = [f"retail__{number}" for number in range(36, 46)]
@@ -128,7 +130,7 @@ async def test_narrow_screens_show_one_pane_at_a_time(session: Path) -> None:
     async with console(session, (50, 15)) as pilot:
         queue, log = pilot.app.query_one(QueuePane), pilot.app.query_one(LogPane)
         assert (queue.display, log.display) == (True, False)
-        await pilot.press(str(len(PANES) + 1))
+        await pilot.press(str(PANES.index(LogPane) + 2))
         await settle(pilot)
         assert (queue.display, log.display, pilot.app.focused) == (False, True, log)
         await pilot.press("1")
@@ -419,3 +421,35 @@ def test_every_action_can_be_carried_out_and_no_key_does_two_things() -> None:
 def test_panes_have_names_of_their_own() -> None:
     panes: list[type[Pane]] = [QueuePane, *PANES]
     assert len({pane.NAME for pane in panes}) == len(panes) <= 9
+
+
+@pytest.mark.parametrize("size", [*SIZES, (120, 16)])
+async def test_a_row_of_the_trouble_pane_chooses_its_scenario(session: Path, size: tuple[int, int]) -> None:
+    async with console(session, size) as pilot:
+        await pilot.press(str(PANES.index(TroublePane) + 2), "home", "enter")
+        await settle(pilot)
+        pane = pilot.app.query_one(TroublePane)
+        assert pilot.app.focused is pane
+        assert screen(pilot).view.selected == pane.scenario_of(str(pane.cursor)) == "retail__40"
+        await pilot.press("down")
+        await settle(pilot)
+        assert screen(pilot).view.selected == pilot.app.query_one(QueuePane).cursor == "retail__39"
+        assert all(cell_len(line) == size[0] for line in lines(pilot))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("count", [0, 1, 1000])
+async def test_latency_and_trouble_at_every_size_of_run_and_terminal(tmp_path: Path, size: tuple[int, int], count: int) -> None:
+    names = [f"retail__{number}" for number in range(count)]
+    stream: list[events.Event] = [started(names)]
+    stream += [scored(name, latencies=[500.0 + number % 700] * 10) for number, name in enumerate(names)]
+    async with console(write_session(tmp_path / "s", stream), size) as pilot:
+        for pane in (LatencyPane, TroublePane):
+            await pilot.press(str(PANES.index(pane) + 2), "z")
+            await pilot.pause(0.3)
+            shown = lines(pilot)
+            assert all(cell_len(line) == size[0] for line in shown)
+            told = "no trouble so far" if pane is TroublePane else "ms a bar" if count else "nothing measured yet"
+            assert told in text(pilot)
+            assert not any("cannot be drawn" in line.message for line in screen(pilot).view.log)
+            await pilot.press("z")

@@ -29,6 +29,8 @@ class Discarded:
     attempt: int
     reason: str
     tokens: int
+    time: float = 0.0
+    """Wall clock, s."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,10 @@ class RunState:
         scenario = self.scenarios.get(event.scenario)
         if scenario is None or _is_late(scenario, event):
             return frozenset()
+        if event.attempt > scenario.attempt and not isinstance(event, events.AttemptStarted):
+            # Its beginning stood on a line that could not be read.
+            scenario.status, scenario.attempt, scenario.turns, scenario.latencies = "talking", event.attempt, 0, []
+            return self._apply_to(scenario, event) | {"queue", "latency"}
         return self._apply_to(scenario, event)
 
     def count(self, *statuses: Status) -> int:
@@ -224,9 +230,6 @@ class RunState:
         return frozenset({"run"})
 
     def _apply_to(self, scenario: ScenarioState, event: events.AttemptEvent) -> frozenset[Area]:
-        if event.attempt > scenario.attempt and not isinstance(event, events.AttemptStarted):
-            # Its beginning stood on a line that could not be read.
-            scenario.status, scenario.attempt, scenario.turns, scenario.latencies = "talking", event.attempt, 0, []
         match event:
             case events.AttemptStarted():
                 scenario.status, scenario.attempt, scenario.pair = "setting up", event.attempt, event.pair
@@ -248,7 +251,7 @@ class RunState:
                 scenario.status, scenario.stop_reason = "scoring", event.stop_reason
                 return frozenset({"queue"})
             case events.AttemptDiscarded():
-                scenario.discarded.append(Discarded(event.attempt, event.reason, event.tokens))
+                scenario.discarded.append(Discarded(event.attempt, event.reason, event.tokens, event.time))
                 scenario.status, scenario.turns, scenario.latencies = "retrying", 0, []
                 return frozenset({"queue", "trouble", "latency"})
             case events.ScenarioNotRun():
@@ -301,4 +304,9 @@ def _is_late(scenario: ScenarioState, event: events.AttemptEvent) -> bool:
 
 def percentile(values: Sequence[float], share: float) -> float | None:
     """`sorted[int(n * share)]`, as everywhere in a session; None for no values."""
-    return sorted(values)[min(int(len(values) * share), len(values) - 1)] if values else None
+    return at_share(sorted(values), share)
+
+
+def at_share(ordered: Sequence[float], share: float) -> float | None:
+    """`percentile` of values that are sorted already."""
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else None

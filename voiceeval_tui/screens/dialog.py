@@ -107,6 +107,7 @@ class _Keys(Pane):
         keys = [(action.key, action.help) for action in ACTIONS]
         keys += [(str(number), f"the pane {name}") for number, name in enumerate(self._panes, start=1)]
         keys += [("Tab", "the next pane"), ("arrows", "move; Page up/down, Home, End too"), ("Enter", "open what is chosen")]
+        keys += [("", "in the queue and in trouble: a row chooses its scenario")]
         keys += [("+  -", "in the lanes: finer, coarser; left and right (h, l) go back and on")]
         keys += [("l", "in the log: the lowest level that shows"), ("Ctrl+P", "all actions by name")]
         return [((fit(key, 8), "accent"), (text, "text")) for key, text in keys]

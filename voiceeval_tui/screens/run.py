@@ -34,12 +34,14 @@ from voiceeval_tui.widgets.details import DetailsPane
 from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.header import Header
 from voiceeval_tui.widgets.lanes import LanesPane
+from voiceeval_tui.widgets.latency import LatencyPane
 from voiceeval_tui.widgets.log import LogPane
 from voiceeval_tui.widgets.pane import ListPane, Pane
 from voiceeval_tui.widgets.queue import ORDERS, QueuePane
 from voiceeval_tui.widgets.transcript import TranscriptPane
+from voiceeval_tui.widgets.trouble import TroublePane
 
-PANES: tuple[type[Pane], ...] = (TranscriptPane, LanesPane, DetailsPane, LogPane)
+PANES: tuple[type[Pane], ...] = (TranscriptPane, LatencyPane, TroublePane, LanesPane, DetailsPane, LogPane)
 """Beside the queue, which has the key 1: in the order of their keys, 2 to 9. `folding` knows where each of them goes."""
 
 _BREATH = 0.005
@@ -200,9 +202,10 @@ class RunScreen(OperatorScreen):
         self.draw(self.view.note("ERROR", message.problem))
 
     def on_list_pane_chosen(self, message: ListPane.Chosen) -> None:
-        """The cursor of the queue chooses the scenario that all panes show."""
-        if message.pane is self._queue:
-            self.draw(self.view.select(message.key))
+        """A row about a scenario chooses the one that all panes show."""
+        if (name := message.pane.scenario_of(message.key)) is not None:
+            self.draw(self.view.select(name))
+            self._queue.choose(name, tell=False)
 
     def on_input_changed(self, message: Input.Changed) -> None:
         """Filter as you type."""

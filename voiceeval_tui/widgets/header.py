@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from voiceeval_engine.live.state import percentile
 from voiceeval_tui.cells import drawable, fit, width
 from voiceeval_tui.figures import counted, duration, milliseconds, rate
 from voiceeval_tui.themes import StyleName
@@ -52,7 +51,7 @@ def _second_line(view: View, cells: int) -> Row:
     run = view.run
     success, task = run.success, run.task_success
     stalled, missing = run.count("stalled"), run.count("not run")
-    p50, p95 = percentile(run.latencies, 0.5), percentile(run.latencies, 0.95)
+    p50, p95 = view.measured.percentile(0.5), view.measured.percentile(0.95)
     parts: list[tuple[int, Span]] = [
         (0, (f" success {' '.join(rate(success.k, success.n, interval=True).split())}", "strong")),
         (1, (f"task {task.k}/{task.n}", "text")),

@@ -16,7 +16,7 @@ from textual.binding import BindingType
 
 from voiceeval_engine.live.events import Side
 from voiceeval_tui import tape
-from voiceeval_tui.cells import fit, wrap
+from voiceeval_tui.cells import fit, short_name, wrap
 from voiceeval_tui.figures import milliseconds
 from voiceeval_tui.standing import clock, elapsed, goes_on, why_empty
 from voiceeval_tui.tape import Stretch
@@ -24,7 +24,6 @@ from voiceeval_tui.themes import StyleName
 from voiceeval_tui.transcript import Transcript
 from voiceeval_tui.view import Area, View
 from voiceeval_tui.widgets.pane import Pane, Row, Span
-from voiceeval_tui.widgets.queue import short_name
 from voiceeval_tui.widgets.transcript import PAUSED, slow_from
 
 _NAME_CELLS = 6

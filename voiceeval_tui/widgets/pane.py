@@ -222,6 +222,10 @@ class ListPane(Pane):
         """One row, whatever the cursor does."""
         return ((key, "text"),)
 
+    def scenario_of(self, key: str) -> str | None:
+        """The scenario that a row is about; choosing the row shows it. None where rows are about something else."""
+        return None
+
     def collect(self) -> int:
         """As `Pane`."""
         self.keys = self.items(self.view)

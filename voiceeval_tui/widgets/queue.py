@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from voiceeval_engine.live.state import ENDED, ScenarioState, Status, percentile
-from voiceeval_tui.cells import fit
+from voiceeval_tui.cells import fit, short_name
 from voiceeval_tui.figures import duration, milliseconds
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import PROBLEMS, RUNNING, View
@@ -101,6 +101,10 @@ class QueuePane(ListPane):
             (f"  {fit(_told(scenario, view.now, left), max(0, left))}", style if scenario.status != "passed" else "dim"),
         )
 
+    def scenario_of(self, key: str) -> str | None:
+        """As `ListPane`."""
+        return key
+
     def problem(self, view: View, step: int) -> str | None:
         """The next (1) or previous (-1) problem from the cursor, round the ends; where there is none, the next that runs."""
         for wanted in (PROBLEMS, RUNNING):
@@ -134,14 +138,6 @@ def _told(scenario: ScenarioState, now: float, cells: int) -> str:
             told = str(scenario.status)
     both = f"{told} {scenario.stop_reason or ''}"
     return both if len(both) <= cells else told
-
-
-def short_name(name: str, cells: int) -> str:
-    """A long name gives up letters of its domain first: what tells scenarios apart stands at the end."""
-    domain, mark, rest = name.partition("__")
-    if len(name) <= cells or not mark:
-        return name
-    return f"{domain[: max(1, cells - len(rest) - 1)]}…{rest}"
 
 
 def _searched(scenario: ScenarioState) -> str:

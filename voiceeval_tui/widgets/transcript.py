@@ -12,14 +12,14 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from voiceeval_tui.cells import drawable, fit, width, wrap
+from voiceeval_tui.cells import drawable, fit, short_name, width, wrap
 from voiceeval_tui.figures import milliseconds
 from voiceeval_tui.standing import clock, elapsed, goes_on, idle, most, why_empty
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.transcript import Line, Transcript
 from voiceeval_tui.view import View
 from voiceeval_tui.widgets.pane import Pane, Row
-from voiceeval_tui.widgets.queue import MARKS, SIGNALS, short_name
+from voiceeval_tui.widgets.queue import MARKS, SIGNALS
 
 PAUSED = "paused, End follows"
 """In the title of a pane that does not follow what goes on."""
