@@ -23,17 +23,10 @@ from voiceeval_tui.text import safe, shortened
 
 if TYPE_CHECKING:
     from voiceeval_engine.run.judging import Judged
+    from voiceeval_engine.run.launch import Plan
     from voiceeval_engine.run.options import RunOptions
-    from voiceeval_engine.run.resuming import Selection
     from voiceeval_engine.scenarios.catalog import Catalog
 
-DEMO_PAIRS = 4
-DEMO_DEFAULTS: dict[str, Any] = {
-    "conversation_end_policy": "valid-terminal-state",
-    "inactivity_timeout": 8.0,
-    "auto_retry_backoff_secs": 1.0,
-}
-EMBEDDED_JUDGE = "embedded-rules"
 EMBEDDED_MARK = " (embedded)"
 
 
@@ -95,32 +88,20 @@ def _let_go_of_output() -> None:
 
 
 def _run_command(argv: list[str]) -> int:
-    namespace = build_parser().parse_args(argv)
-    given = vars(namespace)
+    given = vars(build_parser().parse_args(argv))
     if given.get("list_domains") or given.get("list"):
         catalog = _open_catalog(given.get("scenario_dir", ()))
         _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
         return 0
     options = _options(given)
-    catalog = _open_catalog(options.scenario_dir)
-    first = _first_selection(options)
-    if first is not None:
-        options, names = replace(options, scenarios=first.scenarios, domain=first.domain), list(first.names)
-    else:
-        names = _select(catalog, options, demo=given.get("demo", False), all_wanted=_headless(given))
-    return _run_fast(_run(options, catalog, names, argv, demo=given.get("demo", False)))
-
-
-def _first_selection(options: RunOptions) -> Selection | None:
-    """What a resume with no selection goes on with; None for any other run, or where the session does not tell."""
-    if options.resume is None or options.scenarios or options.domain is not None:
-        return None
-    from voiceeval_engine.run.resuming import ResumeError, find_session, first_selection
+    from voiceeval_engine.run.launch import LaunchError, make_plan
 
     try:
-        return first_selection(find_session(options.output_dir, options.resume))
-    except ResumeError as error:
-        raise CommandError(str(error)) from error
+        plan = make_plan(options, all_wanted=_headless(given))
+        _warn_of_bad_packs(plan.catalog)
+        return _run_fast(_run_headless(plan, argv))
+    except LaunchError as error:
+        raise CommandError(str(error), 2 if error.usage else 1) from error
 
 
 def _check_resume(arguments: list[str]) -> int:
@@ -150,7 +131,7 @@ def _headless(given: dict[str, Any]) -> bool:
 
 
 def _options(given: dict[str, Any]) -> RunOptions:
-    from voiceeval_engine.run.options import OptionError, RunOptions
+    from voiceeval_engine.run.options import DEMO_DEFAULTS, OptionError, RunOptions
 
     fields = {name: value for name, value in given.items() if name in RunOptions.__dataclass_fields__}
     if given.get("demo"):
@@ -174,9 +155,13 @@ def _open_catalog(folders: Sequence[Path]) -> Catalog:
         catalog = Catalog.of_packs(folders)
     except ScenarioError as error:
         raise CommandError(f"--scenario-dir: {error}") from error
+    _warn_of_bad_packs(catalog)
+    return catalog
+
+
+def _warn_of_bad_packs(catalog: Catalog) -> None:
     for problem in catalog.errors:
         print(f"WARNING: {safe(str(problem))}", file=sys.stderr)
-    return catalog
 
 
 def _print_domains(catalog: Catalog) -> None:
@@ -198,67 +183,14 @@ def _print_scenarios(catalog: Catalog) -> None:
         print(f"  {name}{EMBEDDED_MARK if catalog.is_embedded(name) else ''}")
 
 
-def _select(catalog: Catalog, options: RunOptions, *, demo: bool, all_wanted: bool) -> list[str]:
-    """The queue's names in order; raises CommandError for unknown names, an empty domain or nothing to run."""
-    from voiceeval_engine.scenarios.model import ScenarioError
-
-    if options.scenarios:
-        try:
-            for name in options.scenarios:
-                catalog.domain_of(name)
-        except ScenarioError as error:
-            raise CommandError(str(error)) from error
-        return list(dict.fromkeys(options.scenarios))
-    if options.domain is not None:
-        names = catalog.names(options.domain)
-        if not names:
-            raise CommandError(f"--domain {options.domain}: no scenario's name starts with {options.domain}__")
-        return names
-    if demo:
-        return [name for name in catalog.names() if catalog.is_embedded(name)]
-    if not all_wanted:
-        raise CommandError("nothing selected: give --scenarios, --domain or --demo, or --no-ui to run all scenarios", 2)
-    names = catalog.names(include_embedded=False)
-    if not names:
-        raise CommandError("no scenarios are registered: give --scenario-dir, or --demo for the embedded ones")
-    return names
-
-
-async def _run(options: RunOptions, catalog: Catalog, names: list[str], argv: list[str], *, demo: bool) -> int:
-    if not demo:
-        return await _run_headless(options, catalog, names, argv)
-    from voiceeval_engine.run.embedded import EmbeddedPairsFailed, embedded_pairs
-    from voiceeval_engine.run.options import DEFAULT_JUDGE_MODEL, DEFAULT_JUDGE_URL
-
-    try:
-        async with embedded_pairs(min(DEMO_PAIRS, len(names))) as embedded:
-            own = replace(options, pair=embedded.pairs)
-            if (options.judge_url, options.judge_model) == (DEFAULT_JUDGE_URL, DEFAULT_JUDGE_MODEL):
-                own = replace(own, judge_url=embedded.judge_url, judge_model=EMBEDDED_JUDGE)
-            return await _run_headless(own, catalog, names, argv, recorded=options)
-    except EmbeddedPairsFailed as error:
-        raise CommandError(str(error)) from error
-
-
-async def _run_headless(
-    options: RunOptions, catalog: Catalog, names: list[str], argv: list[str], recorded: RunOptions | None = None
-) -> int:
-    from voiceeval_engine.run.judging import KeyTrouble, find_key
-    from voiceeval_engine.run.resuming import ResumeError
-    from voiceeval_engine.run.runner import Runner
-    from voiceeval_engine.session.lock import SessionHeld
+async def _run_headless(plan: Plan, argv: list[str]) -> int:
+    from voiceeval_engine.run.launch import run_plan
     from voiceeval_tui.plain import PlainOutput
 
     plain = PlainOutput(sys.stdout)
-    try:
-        runner = Runner(options, catalog, names, argv, [plain], judge_key=find_key(options), recorded=recorded)
-    except (ResumeError, SessionHeld, KeyTrouble) as error:
-        raise CommandError(str(error)) from error
-    except OSError as error:
-        raise CommandError(f"--output-dir {options.output_dir}: the session cannot be made: {error}") from error
     ticking = asyncio.create_task(_tick(plain), name="progress")
     try:
-        return 0 if await runner.run() else 1
+        return 0 if await run_plan(plan, argv, [plain]) else 1
     except OSError as error:
         raise CommandError(f"the session cannot be written: {error}") from error
     finally:

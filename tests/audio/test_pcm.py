@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voiceeval_engine.audio.pcm import SPEECH_PEAK, Samples, SpeechMeter, SpeechPiece, is_loud, to_mono
+from voiceeval_engine.audio.pcm import SPEECH_PEAK, Samples, SpeechMeter, SpeechPiece, is_loud, loud_samples, to_mono
 
 RATE = 16_000
 PIECE = 256
@@ -37,6 +37,11 @@ def test_a_piece_is_loud_when_its_largest_magnitude_is(values: list[int]) -> Non
     assert is_loud(np.array(values, dtype=np.int16)) is (max(map(abs, values), default=0) > SPEECH_PEAK)
 
 
+@given(st.lists(st.integers(-32768, 32767)))
+def test_a_loud_sample_is_marked_in_its_place(values: list[int]) -> None:
+    assert list(loud_samples(np.array(values, dtype=np.int16))) == [abs(value) > SPEECH_PEAK for value in values]
+
+
 def test_speech_is_above_minus_50_dbfs() -> None:
     assert SPEECH_PEAK == 103
     for level, loud in ((103, False), (-103, False), (104, True), (-104, True), (-32768, True)):
@@ -51,7 +56,7 @@ def feed(meter: SpeechMeter, *chunks: Samples | None, seconds: float = 0.016) ->
         if chunk is None:
             meter.silence()
         else:
-            found += meter.feed(chunk, position, tick * seconds, tick)
+            found += meter.feed(loud_samples(chunk), position, tick * seconds, tick)
             position += chunk.size
     return found
 

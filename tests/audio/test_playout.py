@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voiceeval_engine.audio.pcm import SPEECH_PEAK, Samples
+from voiceeval_engine.audio.pcm import SPEECH_PEAK, Samples, loud_samples
 from voiceeval_engine.audio.playout import MAX_SECONDS, Playout
 
 RATE, CHUNK, TICK = 16_000, 256, 0.016
@@ -55,7 +55,10 @@ class Line:
             while self._plan and self._plan[0][0] <= self.now:
                 self._plan.pop(0)[1]()
             self.told += [(self.now, event, self.playout.position) for event in self.playout.due()]
-            self.out.append((self.now, self.playout.pop(self.now)))
+            chunk = self.playout.pop(self.now)
+            samples = None if chunk is None else np.frombuffer(chunk.pcm, dtype=np.int16)
+            assert chunk is None or chunk.loud == loud_samples(samples)
+            self.out.append((self.now, samples))
             self.now += TICK
         return self
 

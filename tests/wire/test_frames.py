@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voiceeval_engine.wire.frames import (
+    AudioEncoder,
     AudioFrame,
     BadFrame,
     InterruptionFrame,
@@ -72,6 +73,11 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 @given(st.binary(), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
 def test_audio_comes_back_as_it_went(pcm: bytes, rate: int, channels: int) -> None:
     assert decode(encode_audio(pcm, rate, channels)) == AudioFrame(pcm, rate, channels)
+
+
+@given(st.binary(min_size=1, max_size=70_000), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+def test_an_encoder_for_one_size_makes_the_same_frames(pcm: bytes, rate: int, channels: int) -> None:
+    assert AudioEncoder(len(pcm), rate, channels).encode(pcm) == encode_audio(pcm, rate, channels)
 
 
 @given(st.text())

@@ -315,6 +315,50 @@ async def test_events_audio_and_interruptions_reach_the_listener_in_order(link: 
     assert link.told.interruptions == 1
 
 
+async def test_messages_keep_their_order_though_some_come_in_parts(link: Any) -> None:
+    """Whole binary messages are read as they come in, others are put together first; nothing overtakes them."""
+    first, second, third = (encode_audio(bytes([number]) * 10, 24000) for number in (1, 2, 3))
+    for _ in range(3):
+        await link.bot_end.send(first)
+        await link.bot_end.send([second[:3], second[3:9], second[9:]])
+        await link.bot_end.send("a text", third)
+    await link.request("reset", {})
+    assert [frame.pcm[0] for frame in link.told.audio] == [1, 2, 3] * 3
+
+
+async def test_what_comes_before_the_link_listens_is_read_first(kit: Any, bots: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = link_module.connect
+
+    async def slowly(*args: Any, **kwargs: Any) -> Any:
+        socket = await connect(*args, **kwargs)
+        await bot.socket.send(encode_audio(b"\x01\x02", 24000))
+        await asyncio.sleep(0.05)
+        return socket
+
+    monkeypatch.setattr(link_module, "connect", slowly)
+    bot, told = await bots(), kit.Recorder()
+    link = BotLink("agent", bot.url, kit.log, told)
+    await link.open(NO_DELAYS)
+    await bot.send(encode_audio(b"\x03\x04", 24000))
+    await link.request("reset", {})
+    assert [frame.pcm for frame in told.audio] == [b"\x01\x02", b"\x03\x04"]
+    await link.close()
+
+
+async def test_a_listener_that_fails_ends_the_reading_and_is_told(link: Any, kit: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: Any) -> None:
+        raise RuntimeError("out of luck")
+
+    link.told.on_audio = fail
+    await link.bot_end.send(*[encode_audio(b"\x01\x02", 24000)] * 3)
+    await kit.until(lambda: link.told.lost)
+    assert link.told.lost == ["reading failed: RuntimeError('out of luck')"]
+    assert link.is_lost
+    assert caplog.text.count("reading failed") == 1
+    with pytest.raises(RequestFailed, match="reading failed"):
+        await link.request("reset", {})
+
+
 async def test_frames_of_no_use_are_passed_over_in_silence(link: Any, caplog: pytest.LogCaptureFixture) -> None:
     await link.bot_end.send(b"\x0a\x04\x1a\x02hi", b"\x1a\x04\x1a\x02hi")
     assert await link.request("reset", {}) is True

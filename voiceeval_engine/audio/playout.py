@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 import soxr
 
-from voiceeval_engine.audio.pcm import Samples, is_loud
+from voiceeval_engine.audio.pcm import Samples, is_loud, loud_samples
 
 Event = TypeVar("Event")
 
@@ -29,6 +29,13 @@ _ROUNDING = 8
 """Samples by which a resampled stream's length may differ from the exact ratio."""
 _RINGING_SECONDS = 0.004
 """A resampled onset rings this long before it: that much of the frame before may be loud without being speech."""
+
+
+class Chunk(NamedTuple):
+    """A stretch of audio, such as what is to be played in one tick: 16-bit PCM, and which samples are loud (`loud_samples`)."""
+
+    pcm: bytes
+    loud: bytes
 
 
 class Origin(NamedTuple):
@@ -53,10 +60,12 @@ class Playout(Generic[Event]):
         self._rate = rate
         self._chunk = chunk
         self._depth = jitter_chunks * chunk
+        self._kept = max(chunk, round(DRY_SECONDS * rate))
         self._held_back = 0
         """How much the resampler takes at this rate until it hands out a block: play-out starts later by that. 0 = not known yet."""
-        self._blocks: deque[Samples] = deque()
-        self._buffered = 0
+        self._blocks: deque[Chunk] = deque()
+        self._begun = 0
+        """How many samples of the first block have been handed out."""
         self._loud_until = 0
         self._pushed = 0
         self._popped = 0
@@ -112,7 +121,7 @@ class Playout(Generic[Event]):
                     self._skipped_since = now
                 self._skipped += seconds
                 return False
-        if self._buffered + samples.size * self._rate / rate > MAX_SECONDS * self._rate:
+        if self._pushed - self._popped + samples.size * self._rate / rate > MAX_SECONDS * self._rate:
             self.dropped_seconds += seconds
             return loud
         burst = self._skipped > _BURST_SPEED * (now - self._skipped_since)
@@ -135,12 +144,14 @@ class Playout(Generic[Event]):
         """Put an event behind all audio received so far."""
         self._events.append((self._expected(), event))
 
-    def pop(self, now: float) -> Samples | None:
+    def pop(self, now: float) -> Chunk | None:
         """The next chunk, padded with silence where the sound ends; None where there is nothing to play."""
         dry = DRY_SECONDS + min(self._last_seconds, DRY_SECONDS)
-        if self._buffered < self._chunk and self._stream_in and now - self._last_push >= dry:
+        buffered = self._pushed - self._popped
+        if buffered < self._chunk and self._stream_in and now - self._last_push >= dry:
             self._end_stream()
-        if not self._buffered:
+            buffered = self._pushed - self._popped
+        if not buffered:
             self._playing = False
             return None
         if not self._playing:
@@ -148,7 +159,7 @@ class Playout(Generic[Event]):
             if self._expected() - self._popped < depth and now - self._waiting_since < depth / self._rate:
                 return None
             self._playing = True
-        if self._buffered < self._chunk and self._pushed > self._stream_base:
+        if buffered < self._chunk and self._pushed > self._stream_base:
             return None
         return self._take()
 
@@ -171,7 +182,7 @@ class Playout(Generic[Event]):
     def interrupt(self, now: float) -> None:
         """Drop the audio that has not been played; events that stood behind it are due at once."""
         self._blocks.clear()
-        self._buffered = 0
+        self._begun = 0
         self._popped = self._loud_until = self._pushed
         self._restart_stream()
         self._heard_until = now
@@ -194,8 +205,7 @@ class Playout(Generic[Event]):
 
     def _append(self, samples: Samples) -> None:
         if samples.size:
-            self._blocks.append(samples)
-            self._buffered += samples.size
+            self._blocks.append(Chunk(samples.tobytes(), loud_samples(samples)))
             self._pushed += samples.size
 
     def _end_stream(self) -> None:
@@ -210,28 +220,19 @@ class Playout(Generic[Event]):
         self._stream_base = self._pushed
         self._stream_in = 0
 
-    def _take(self) -> Samples:
-        first = self._blocks[0]
-        if first.size > self._chunk:
-            chunk = first[: self._chunk]
-            self._blocks[0] = first[self._chunk :]
-            taken = self._chunk
-        else:
-            parts: list[Samples] = []
-            taken = 0
-            while taken < self._chunk and self._blocks:
-                part = self._blocks.popleft()
-                if part.size > self._chunk - taken:
-                    self._blocks.appendleft(part[self._chunk - taken :])
-                    part = part[: self._chunk - taken]
-                parts.append(part)
-                taken += part.size
-            if taken < self._chunk:
-                parts.append(np.zeros(self._chunk - taken, dtype=np.int16))
-            chunk = np.concatenate(parts)
-        self._buffered -= taken
-        kept = max(self._chunk, round(DRY_SECONDS * self._rate))
-        while len(self._marks) > 1 and self._marks[1].position <= self._popped - kept:
+    def _take(self) -> Chunk:
+        size, pcm, loud = self._chunk, b"", b""
+        while len(loud) < size and self._blocks:
+            block, begin = self._blocks[0], self._begun
+            end = begin + size - len(loud)
+            pcm += block.pcm[2 * begin : 2 * end]
+            loud += block.loud[begin:end]
+            self._begun = end
+            if end >= len(block.loud):
+                self._blocks.popleft()
+                self._begun = 0
+        taken = len(loud)
+        while len(self._marks) > 1 and self._marks[1].position <= self._popped - self._kept:
             self._marks.popleft()
         self._popped += taken
-        return chunk
+        return Chunk(pcm.ljust(2 * size, b"\0"), loud.ljust(size, b"\0"))

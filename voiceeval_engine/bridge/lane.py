@@ -13,7 +13,7 @@ from voiceeval_engine.audio.noise import Noise
 from voiceeval_engine.audio.pcm import SpeechMeter, to_mono
 from voiceeval_engine.audio.playout import Playout
 from voiceeval_engine.bridge.turns import Side, Speech, TurnTracker
-from voiceeval_engine.wire.frames import AudioFrame, encode_audio
+from voiceeval_engine.wire.frames import AudioEncoder, AudioFrame
 
 Kind = Literal["started", "stopped", "spoken", "output", "transcription"]
 TurnEvent = tuple[Kind, str, float]
@@ -35,15 +35,14 @@ class Lane:
     def __init__(self, side: Side, rate: int, chunk: int, tracker: TurnTracker, noise: Noise | None) -> None:
         self.side = side
         self.format_note: str | None = None
-        self._rate = rate
         self._tracker = tracker
         self._noise = noise
         self._playout: Playout[TurnEvent] = Playout(rate, chunk)
         self._meter = SpeechMeter(rate)
         self._metered = False
-        self._zeros = np.zeros(chunk, dtype=np.int16)
-        self._silence = self._zeros.tobytes()
-        self._silent_frame = encode_audio(self._silence, rate)
+        self._silence = bytes(2 * chunk)
+        self._encode = AudioEncoder(len(self._silence), rate).encode
+        self._silent_frame = self._encode(self._silence)
         self._noted = False
 
     @property
@@ -87,26 +86,26 @@ class Lane:
         for event in self._playout.due():
             self._tell(event)
         position = self._playout.position
-        samples = self._playout.pop(now)
+        chunk = self._playout.pop(now)
         speaks = False
-        if samples is None:
+        if chunk is None:
             if self._metered:
                 self._meter.silence()
                 self._metered = False
             if self._noise is None:
                 return self._silent_frame, self._silence, False
-            samples = self._zeros
+            pcm = self._silence
         else:
+            pcm = chunk.pcm
             self._metered = True
-            for piece in self._meter.feed(samples, position, sent, tick):
+            for piece in self._meter.feed(chunk.loud, position, sent, tick):
                 first = self._playout.origin(piece.position)
                 speech = Speech(piece.sent, piece.tick, first.arrived - zero, first.heard - zero)
                 self._tracker.on_speech(self.side, speech)
                 speaks = True
         if self._noise is not None:
-            samples = self._noise.mix(samples)
-        pcm = samples.tobytes()
-        return encode_audio(pcm, self._rate), pcm, speaks
+            pcm = self._noise.mix(np.frombuffer(pcm, dtype=np.int16)).tobytes()
+        return self._encode(pcm), pcm, speaks
 
     def drain(self) -> None:
         """The conversation is over: tell the tracker the events still waiting behind audio that is never sent."""

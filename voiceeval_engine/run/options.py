@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from voiceeval_engine.bridge.ending import Policy
+from voiceeval_engine.session.run_args import REDACTED
 
 DEFAULT_AGENT_URL = "ws://localhost:8765"
 DEFAULT_USER_URL = "ws://localhost:8766"
 DEFAULT_JUDGE_URL = "http://localhost:8000/v1/chat/completions"
 DEFAULT_JUDGE_MODEL = "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4"
+DEMO_DEFAULTS: dict[str, Any] = {
+    "conversation_end_policy": "valid-terminal-state",
+    "inactivity_timeout": 8.0,
+    "auto_retry_backoff_secs": 1.0,
+}
+"""What `--demo` implies unless it is given."""
 
 
 class OptionError(Exception):
@@ -32,7 +39,7 @@ class RunOptions:
     user_url: str = DEFAULT_USER_URL
     agent_url: str = DEFAULT_AGENT_URL
     demo: bool = False
-    """Only recorded: whoever starts the run brings the embedded bots."""
+    """On embedded bots and, where none is given, the embedded judge."""
     pair: tuple[tuple[str, str], ...] = ()
     """(agent URL, user URL) of each pair; empty means the one of `agent_url` and `user_url`."""
     output_dir: Path = Path("eval_results")
@@ -130,13 +137,50 @@ class RunOptions:
 
     def parsed_args(self) -> Mapping[str, Any]:
         """Every option by its name, for `run_args.json`; paths are absolute, so that the record holds from anywhere."""
-        fields = asdict(self)
-        fields["output_dir"] = str(self.output_dir.resolve())
-        fields["scenario_dir"] = [str(folder.resolve()) for folder in self.scenario_dir]
-        fields["scenarios"] = list(self.scenarios) or None
-        fields["pair"] = [list(pair) for pair in self.pair]
-        fields |= {"list": False, "list_domains": False}  # the reference records them; a run never has them
-        return fields
+        record = asdict(self)
+        record["output_dir"] = str(self.output_dir.resolve())
+        record["scenario_dir"] = [str(folder.resolve()) for folder in self.scenario_dir]
+        record["scenarios"] = list(self.scenarios) or None
+        record["pair"] = [list(pair) for pair in self.pair]
+        record |= {"list": False, "list_domains": False}  # the reference records them; a run never has them
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> RunOptions:
+        """The options of a record in `run_args.json`; what it does not have takes its default. Raises OptionError.
+
+        A key that was left out of the record is not in it: it comes from the environment again.
+        """
+        from pydantic import TypeAdapter, ValidationError
+
+        values = {name: value for name, value in record.items() if name in cls.__dataclass_fields__}
+        if values.get("judge_api_key") == REDACTED:
+            values["judge_api_key"] = None
+        for name in ("scenarios", "pair", "scenario_dir"):
+            values[name] = values.get(name) or ()
+        try:
+            return TypeAdapter(cls).validate_python(values)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            option = "--" + str(first["loc"][0]).replace("_", "-")
+            raise OptionError(f"{option} {str(first['input'])[:100]!r}: {first['msg']}") from error
+
+    def to_argv(self) -> list[str]:
+        """A command line, after the program's name, that gives these options; the judge's key is never on it."""
+        words: list[str] = []
+        for each in fields(self):
+            value, flag = getattr(self, each.name), "--" + each.name.replace("_", "-")
+            if each.name == "judge_api_key" or value == each.default or value is None:
+                continue
+            if each.name == "scenarios":
+                words += [flag, *value]
+            elif isinstance(value, tuple):
+                words += [word for item in value for word in (flag, ",".join(item) if isinstance(item, tuple) else str(item))]
+            elif isinstance(value, bool):
+                words.append(flag if value else "--no-" + flag.removeprefix("--"))
+            else:
+                words += [flag, str(value)]
+        return words
 
 
 def check_url(option: str, url: str) -> None:

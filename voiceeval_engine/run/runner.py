@@ -45,7 +45,7 @@ class Runner:
         scenarios: Scenarios,
         names: Sequence[str],
         argv: Sequence[str],
-        listeners: Sequence[Callable[[events.Event], None]] = (),
+        listeners: Sequence[Callable[[events.Event], object]] = (),
         *,
         judge_key: str | None = None,
         recorded: RunOptions | None = None,

@@ -7,7 +7,7 @@ default pool and a second one there raises. May import the standard library and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
@@ -71,8 +71,7 @@ class BadFrame(Exception):
     """Bytes that are no `pipecat.Frame`, or an empty one; the message says which."""
 
 
-@dataclass(frozen=True, slots=True)
-class AudioFrame:
+class AudioFrame(NamedTuple):
     """16-bit signed little-endian PCM, interleaved; `rate` in Hz. Values are as received: callers check them."""
 
     pcm: bytes
@@ -110,6 +109,18 @@ def encode_audio(pcm: bytes, rate: int, channels: int = 1) -> bytes:
     audio.sample_rate = rate
     audio.num_channels = channels
     return bytes(frame.SerializeToString())
+
+
+class AudioEncoder:
+    """Makes frames like those of `encode_audio`, for `size` bytes of PCM each: all but the PCM is made once, in advance."""
+
+    def __init__(self, size: int, rate: int, channels: int = 1) -> None:
+        self._tail = encode_audio(b"", rate, channels)[2:]
+        self._head = encode_audio(bytes(size), rate, channels)[: -size - len(self._tail)]
+
+    def encode(self, pcm: bytes) -> bytes:
+        """One frame; `pcm` must have the size that was told."""
+        return self._head + pcm + self._tail
 
 
 def encode_message(text: str) -> bytes:

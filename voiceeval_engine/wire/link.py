@@ -12,12 +12,14 @@ import itertools
 import logging
 import ssl
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import broadcast
 from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
+from websockets.frames import Frame, Opcode
 
 from voiceeval_engine import __version__
 from voiceeval_engine.offload import INLINE_BYTES
@@ -34,6 +36,7 @@ MAX_QUEUED_MESSAGES = 1024
 _WRITE_BUFFER_BYTES = 32 * 1024
 _BUSY_CODE = 1013
 _MAX_LOGGED_TROUBLES = 20
+_BINARY, _TEXT = Opcode.BINARY, Opcode.TEXT
 _TAKES_PROXY = "proxy" in inspect.signature(connect.__init__).parameters
 """websockets before 15 knows no proxy, so there is none to switch off for loopback."""
 
@@ -76,6 +79,28 @@ class _Pending:
     reply: asyncio.Future[Any]
 
 
+class _Connection(ClientConnection):
+    """Gives a whole binary message to `take` as it comes in: the queue and the wake-up behind `recv` cost as much as reading it.
+
+    All else (text, fragments), and what comes while that is unread, is left to `recv`. So would be everything if a later websockets
+    no longer called `process_event`.
+    """
+
+    take: Callable[[bytes], None] | None = None
+    unread = 0
+    """Messages left to `recv`, which whoever calls it counts down."""
+
+    def process_event(self, event: Any) -> None:
+        if isinstance(event, Frame):
+            opcode = event.opcode
+            if opcode is _BINARY and event.fin and not self.unread and self.take is not None:
+                self.take(bytes(event.data))
+                return
+            if opcode is _BINARY or opcode is _TEXT:
+                self.unread += 1
+        super().process_event(event)
+
+
 class BotLink:
     """One connection to one bot. Use `open`, then requests and audio, then `close` on every path.
 
@@ -88,7 +113,7 @@ class BotLink:
         self.dropped_frames = 0
         self._log = log
         self._listener = listener
-        self._ws: ClientConnection | None = None
+        self._ws: _Connection | None = None
         self._reader: asyncio.Task[None] | None = None
         self._ids = itertools.count(1)
         self._pending: dict[str, _Pending] = {}
@@ -97,6 +122,7 @@ class BotLink:
         self._opened = False
         self._closing = False
         self._lost: str | None = None
+        self._fault: str | None = None
         self._troubles = 0
 
     @property
@@ -174,8 +200,9 @@ class BotLink:
         loop = asyncio.get_running_loop()
         self._lost = None
         self._ready = loop.create_future()
-        self._ws = await connect(
+        ws = await connect(
             self.url,
+            create_connection=_Connection,
             compression=None,
             open_timeout=OPEN_TIMEOUT,
             ping_timeout=None,
@@ -184,6 +211,8 @@ class BotLink:
             max_queue=MAX_QUEUED_MESSAGES,
             **_proxy_option(self.url),
         )
+        self._ws = cast(_Connection, ws)
+        self._ws.take = self._take
         self._reader = loop.create_task(self._read(self._ws), name=f"read {self.bot} bot")
         self._send(rtvi.client_ready(self._next_id(), __version__))
         await asyncio.wait({self._ready, self._reader}, timeout=BOT_READY_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
@@ -213,20 +242,20 @@ class BotLink:
     def _next_id(self) -> str:
         return f"{self.bot}-{next(self._ids)}"
 
-    async def _read(self, ws: ClientConnection) -> None:
+    async def _read(self, ws: _Connection) -> None:
         sentence = "the connection ended"
         try:
             async for data in ws:
+                ws.unread -= 1
                 self._receive(data)
             sentence = _close_sentence(ws)
         except ConnectionClosed:
             sentence = _close_sentence(ws)
         except asyncio.CancelledError:
-            sentence = "the connection was closed by us"
+            sentence = self._fault or "the connection was closed by us"
             raise
         except Exception as error:  # noqa: BLE001 - a reader that dies unseen would look like a bot that says nothing
-            sentence = f"reading failed: {error!r}"
-            self._log.exception("%s bot: reading failed", self.bot)
+            sentence = self._reading_failed(error)
         finally:
             self._lost = sentence
             for pending in self._pending.values():
@@ -236,6 +265,19 @@ class BotLink:
                     )
             if self._listener is not None and self._opened and not self._closing:
                 self._listener.on_lost(sentence)
+
+    def _take(self, data: bytes) -> None:
+        try:
+            self._receive(data)
+        except Exception as error:  # noqa: BLE001 - it ends the reader, as it would if the reader had read the message
+            self._fault = self._reading_failed(error)
+            if self._ws is not None and self._reader is not None:
+                self._ws.take = None
+                self._reader.cancel()
+
+    def _reading_failed(self, error: Exception) -> str:
+        self._log.exception("%s bot: reading failed", self.bot)
+        return f"reading failed: {error!r}"
 
     def _receive(self, data: str | bytes) -> None:
         try:
