@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from voiceeval_tui.arguments import add_console_options
 from voiceeval_tui.errors import CommandError
 from voiceeval_tui.sessions import NoSession, find_session
 from voiceeval_tui.source import Source, SourceError, open_source
@@ -27,7 +28,9 @@ def watch(argv: Sequence[str]) -> int:
         raise CommandError(str(error)) from error
     if given.no_ui or not (sys.stdout.isatty() and sys.stdin.isatty()):
         return follow_plainly(source)
-    return _open_console(source, given.fps, mouse=not given.no_mouse)
+    from voiceeval_tui.opening import show
+
+    return show(source, fps=given.fps, mouse=not given.no_mouse)
 
 
 def follow_plainly(source: Source) -> int:
@@ -54,16 +57,6 @@ def follow_plainly(source: Source) -> int:
         return 0
 
 
-def _open_console(source: Source, fps: float | None, *, mouse: bool) -> int:
-    from voiceeval_tui.app import ConsoleApp
-
-    app = ConsoleApp(source, fps=fps)
-    app.run(mouse=mouse)
-    if app.crash:
-        raise CommandError(app.crash)
-    return app.return_code or 0
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="voiceeval-tui watch",
@@ -76,14 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output-dir", type=Path, default=Path("eval_results"), metavar="DIR", help="where sessions are (./eval_results)"
     )
-    parser.add_argument("--fps", type=_fps, metavar="N", help="looks at the session a second (4; 1 over SSH)")
-    parser.add_argument("--no-mouse", action="store_true", help="for terminals that mangle what the mouse sends")
+    add_console_options(parser)
     parser.add_argument("--no-ui", action="store_true", help="plain lines in a terminal too")
     return parser
-
-
-def _fps(text: str) -> float:
-    value = float(text)
-    if not 0.1 <= value <= 60:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0.1 and 60")
-    return value

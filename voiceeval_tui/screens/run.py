@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import ClassVar
 
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.message import Message
 from textual.widgets import Input
 
 from voiceeval_tui.actions import ACTIONS
@@ -22,6 +24,7 @@ from voiceeval_tui.engine import Engine
 from voiceeval_tui.folding import fold
 from voiceeval_tui.screens.dialog import Help
 from voiceeval_tui.screens.operator import OperatorScreen
+from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.session_files import read_transcript
 from voiceeval_tui.source import Source
 from voiceeval_tui.transcript import Transcript
@@ -46,6 +49,13 @@ class RunScreen(OperatorScreen):
         *(Binding(action.keys, f"act('{action.name}')", action.help, show=False, id=action.name) for action in ACTIONS),
         *(Binding(str(number), f"pane({number})", show=False) for number in range(1, 10)),
     ]
+
+    class HomeWanted(Message):
+        """The operator wants to see the sessions under `output_dir`."""
+
+        def __init__(self, output_dir: Path) -> None:
+            super().__init__()
+            self.output_dir = output_dir
 
     def __init__(self, source: Source, engine: Engine, interval: float) -> None:
         super().__init__(engine)
@@ -225,6 +235,18 @@ class RunScreen(OperatorScreen):
     def do_help(self) -> None:
         """All keys."""
         self.app.push_screen(Help(list(self._panes)))
+
+    def do_resume(self) -> None:
+        """The preview; when it started an engine, the journal that is followed goes on."""
+        self.app.push_screen(ResumeScreen(self._source.session), self._resumed)
+
+    def _resumed(self, session: Path | None) -> None:
+        if session is not None:
+            self.say("the run goes on", "information")
+
+    def do_home(self) -> None:
+        """The app has the home screen."""
+        self.post_message(self.HomeWanted(self._source.session.absolute().parent))
 
     def do_detach(self) -> None:
         """Leave; nothing is asked of the engine."""

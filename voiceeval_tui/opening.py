@@ -1,0 +1,40 @@
+"""Opening the console: on a run that is started for it, on a session, or on the home screen.
+
+The imports of the console happen here, so that commands which draw nothing stay light. May import everything. Rules: running page,
+"Commands"; console page, "Manners" (the exit code).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from voiceeval_engine.run.options import RunOptions
+from voiceeval_tui.errors import CommandError
+from voiceeval_tui.source import Source, SourceError, open_source
+from voiceeval_tui.starting import StartError, start_engine
+
+
+def open_run(options: RunOptions, argv: Sequence[str], *, fps: float | None, mouse: bool) -> int:
+    """Start what the options select and show it; with nothing selected show the home screen. Raises CommandError.
+
+    What could not be started is told before the screen is taken, with the exit code that a headless run would have.
+    """
+    if not (options.demo or options.scenarios or options.domain is not None or options.resume is not None):
+        return show(None, defaults=options, fps=fps, mouse=mouse)
+    try:
+        return show(open_source(start_engine(options, argv).session), defaults=options, fps=fps, mouse=mouse)
+    except StartError as error:
+        raise CommandError(str(error), 2 if error.usage else 1) from error
+    except SourceError as error:
+        raise CommandError(str(error)) from error
+
+
+def show(source: Source | None, *, defaults: RunOptions | None = None, fps: float | None, mouse: bool) -> int:
+    """The console on a session, or on the home screen. Returns the exit code: 0 when it was left. Raises CommandError for a crash."""
+    from voiceeval_tui.app import ConsoleApp
+
+    app = ConsoleApp(source, defaults=defaults, fps=fps)
+    app.run(mouse=mouse)
+    if app.crash:
+        raise CommandError(app.crash)
+    return app.return_code or 0
