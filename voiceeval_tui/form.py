@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from voiceeval_engine.run.options import DEMO_DEFAULTS, OptionError, RunOptions
+from voiceeval_engine.run.options import DEFAULT_AGENT_URL, DEFAULT_USER_URL, DEMO_DEFAULTS, OptionError, RunOptions
 
 POLICIES: tuple[str, ...] = get_args(get_type_hints(RunOptions)["conversation_end_policy"])
 YES, NO = "yes", "no"
@@ -35,8 +35,8 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
         "bots",
         (
             Field("demo", "demo", choices=(NO, YES)),
-            Field("agent_url", "agent", "ws://host:port", bots=True),
-            Field("user_url", "simulated user", "ws://host:port", bots=True),
+            Field("agent_url", "agent", DEFAULT_AGENT_URL, bots=True),
+            Field("user_url", "simulated user", DEFAULT_USER_URL, bots=True),
             Field("pair", "or pairs", "AGENT_URL,USER_URL and more of these, with spaces between", bots=True),
         ),
     ),

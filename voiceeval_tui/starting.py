@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.session.run_args import redact
@@ -29,6 +30,7 @@ PATIENCE = 10.0
 CHECK_PATIENCE = 30.0
 """s. A bot may take 10 s to connect and 5 to say that it is ready."""
 
+_LOCAL = ("localhost", "127.0.0.1", "::1")
 _DEFAULT_KEY_NAME = "JUDGE_API_KEY"
 _COMMAND = (sys.executable, "-m", "voiceeval_engine")
 _MAX_ANSWER = 16 * 2**20
@@ -70,6 +72,11 @@ class Checked:
     has_key: bool
 
     @property
+    def lacks_key(self) -> bool:
+        """Whether the judge is likely to want a key that was not found."""
+        return self.judge_trouble is not None and not self.has_key and wants_key(self.judge_url)
+
+    @property
     def good(self) -> bool:
         """Whether all that was asked answers."""
         return not self.judge_trouble and not any(bot.trouble for bot in self.bots)
@@ -81,6 +88,14 @@ class Listed:
 
     scenarios: tuple[tuple[str, bool], ...]
     problems: tuple[str, ...]
+
+
+def wants_key(judge_url: str) -> bool:
+    """Whether a judge there is likely to want a key: one on this machine is not."""
+    try:
+        return urlsplit(judge_url).hostname not in _LOCAL
+    except ValueError:
+        return True
 
 
 def start_engine(options: RunOptions, argv: Sequence[str], key: str | None = None) -> Started:

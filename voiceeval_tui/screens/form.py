@@ -57,7 +57,8 @@ class FormScreen(KeyedScreen[Path | Draft]):
 
     def compose(self) -> ComposeResult:
         """As Textual asks."""
-        with VerticalScroll(id="form", can_focus=False):
+        yield Static(Content(" New run"), id="title", markup=False)
+        with _Lines(id="form", can_focus=False):
             for group, fields in GROUPS:
                 yield Static(Content(group), classes="group", markup=False)
                 for each in fields:
@@ -215,6 +216,10 @@ class FormScreen(KeyedScreen[Path | Draft]):
         self.dismiss(started.session)
 
 
+class _Lines(VerticalScroll, inherit_bindings=False):
+    """Scrolls to the field that has the focus; arrows go from field to field."""
+
+
 def _ask(options: RunOptions) -> tuple[bool, list[str]]:
     """Whether all answer, and sentences about each. Raises StartError."""
     if options.demo:
@@ -230,8 +235,8 @@ def describe(checked: Checked) -> list[str]:
     told = [bot.trouble or f"{bot.side} {bot.url} answers" for bot in checked.bots]
     if checked.judge_trouble is None:
         return [*told, "no judge"]
-    key = "" if checked.has_key else "; no key for it was found, which a judge of your own may not need"
+    key = "; no key for it was found" if checked.lacks_key else ""
     return [
         *told,
-        f"judge {checked.judge_url} " + (f"does not: {checked.judge_trouble}" if checked.judge_trouble else f"answers{key}"),
+        f"judge {checked.judge_url} " + (f"does not answer: {checked.judge_trouble}" if checked.judge_trouble else f"answers{key}"),
     ]

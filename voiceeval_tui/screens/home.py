@@ -7,6 +7,7 @@ screens. Rule: console page ("Start with no session and no selection").
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -89,10 +90,11 @@ class HomeScreen(KeyedScreen[None]):
             except OSError as error:
                 self._found, problem = (), f"the folder cannot be read: {error}"
             self._pane.put(self._found, problem)
-            while not self.is_current:
-                self._wake.clear()
-                await self._wake.wait()
-            await asyncio.sleep(_SOON if any(each.n is None for each in self._found) else LOOK_SECONDS)
+            pause = _SOON if any(each.n is None for each in self._found) else LOOK_SECONDS
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause if self.is_current else None):
+                    await self._wake.wait()
 
     def on_list_pane_chosen(self, message: ListPane.Chosen) -> None:
         """Enter, or a second click."""

@@ -12,7 +12,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 from textual import work
 from textual.app import ComposeResult
@@ -24,13 +23,12 @@ from voiceeval_tui.listing import used_by
 from voiceeval_tui.resuming import ResumePlan, plan_resume
 from voiceeval_tui.screens.dialog import Ask, Choice
 from voiceeval_tui.screens.keyed import AskText, KeyedScreen, bindings
-from voiceeval_tui.starting import Checked, StartError, check, start_engine
+from voiceeval_tui.starting import Checked, StartError, check, start_engine, wants_key
 from voiceeval_tui.widgets.keys import KeyLine
 from voiceeval_tui.widgets.pane import ListPane
 from voiceeval_tui.widgets.plan import FactsPane, PlanHeader, PlanPane
 
 _ANYWAY = (Choice("y", "start all the same", "yes"), Choice("n", "not now", "no"))
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class ResumeScreen(KeyedScreen[Path]):
@@ -132,7 +130,7 @@ class ResumeScreen(KeyedScreen[Path]):
             return False
         if isinstance(self._checked, Checked) and self._checked.has_key:
             return False
-        return plan.had_key or urlsplit(options.judge_url).hostname not in _LOCAL
+        return plan.had_key or wants_key(options.judge_url)
 
     def _start_with_key(self, key: str | None) -> None:
         if key is not None and self._plan is not None and self._plan.options is not None:

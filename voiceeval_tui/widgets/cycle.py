@@ -20,7 +20,7 @@ class Cycle(Static, can_focus=True):
     """`value` is always one of the choices."""
 
     DEFAULT_CSS = """
-    Cycle { height: 1; width: 1fr; padding: 0 1; }
+    Cycle { height: 1; width: 1fr; }
     Cycle:focus { text-style: reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [("space,enter,right", "next(1)"), ("left", "next(-1)")]

@@ -168,6 +168,6 @@ class FactsPane(Pane, can_focus=False):
         ]
         if checked.judge_trouble is not None:
             told = f"{checked.judge_url} " + (f"does not answer: {checked.judge_trouble}" if checked.judge_trouble else "answers")
-            key = "" if checked.has_key or checked.judge_trouble else ", no key for it was found"
+            key = ", no key for it was found" if checked.lacks_key else ""
             facts.append(("judge", told + key, "bad" if checked.judge_trouble else "ok"))
         return facts

@@ -18,12 +18,14 @@ from voiceeval_tui.widgets.pane import ListPane, Pane, Row
 MARKS: dict[State, tuple[str, StyleName]] = {"running": ("▶", "accent"), "finished": ("✓", "ok"), "stopped": ("!", "warn")}
 
 _WHEN, _DONE, _RATE, _INTERVAL, _STATE = 17, 10, 14, 23, 22
+_DOMAIN = 40
+"""Cells of a domain at most; a state that says more has the rest."""
 _WIDE = 100
 """Cells from which the rate has its interval."""
 _EMPTY = (
     ("", "There is no session here yet."),
     ("", ""),
-    ("D", "the demo: two embedded bots talk through the embedded scenarios, about a minute, nothing to set up"),
+    ("D", "the demo: embedded bots and scenarios, a minute, nothing to set up"),
     ("n", "a new run against your own bots, checked before it starts"),
     ("", ""),
     ("", "Elsewhere? Start with --output-dir DIR."),
@@ -92,7 +94,7 @@ class SessionsPane(ListPane):
             (fit(found.domain or "-", domain), "strong"),
             (fit(f"{found.done}/{found.total}", _DONE - 2, "right"), "text"),
             (f"  {fit(success, (_INTERVAL if wide else _RATE))}", "text"),
-            (f" {fit(told, _STATE - 1)}", "bad" if found.trouble else style if found.state != "finished" else "dim"),
+            (f" {told}", "bad" if found.trouble else style if found.state != "finished" else "dim"),
         )
 
 
@@ -122,4 +124,4 @@ class SessionsHeader(Pane, can_focus=False):
 def _columns(width: int) -> tuple[bool, int]:
     """Whether the rate has its interval, and the cells of the domain."""
     wide = width >= _WIDE
-    return wide, max(6, width - 2 - _WHEN - _DONE - 1 - (_INTERVAL if wide else _RATE) - _STATE)
+    return wide, max(6, min(_DOMAIN, width - 2 - _WHEN - _DONE - 1 - (_INTERVAL if wide else _RATE) - _STATE))
