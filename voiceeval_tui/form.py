@@ -101,8 +101,8 @@ def to_options(texts: Mapping[str, str], defaults: RunOptions) -> RunOptions:
         if demo and each.bots:
             record[each.name] = RunOptions.__dataclass_fields__[each.name].default
     if demo:
-        usual = RunOptions()
-        record |= {name: value for name, value in DEMO_DEFAULTS.items() if str(record[name]) == _text(getattr(usual, name))}
+        usual = RunOptions().parsed_args()
+        record |= {name: value for name, value in DEMO_DEFAULTS.items() if record[name] in (usual[name], _text(usual[name]))}
     try:
         return RunOptions.from_record(record)
     except OptionError as error:

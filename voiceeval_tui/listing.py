@@ -77,7 +77,6 @@ class Listing:
 
     def look(self, budget: float = BUDGET_SECONDS) -> tuple[Found, ...]:
         """All of them, newest first. Raises OSError where there is a folder that cannot be read; one that is not there has none."""
-        until = time.monotonic() + budget
         try:
             with os.scandir(self.output_dir) as entries:
                 names = sorted((each.name for each in entries if session_timestamp(each.name) and each.is_dir()), reverse=True)
@@ -87,6 +86,7 @@ class Listing:
         for name in names:
             path = self.output_dir / name
             self._known[path] = self._one(path, before.get(path))
+        until = time.monotonic() + budget
         for known in self._known.values():
             if known.found.n is None and time.monotonic() < until:
                 self._rate(known, until)

@@ -70,6 +70,8 @@ def plan_resume(session: Path, floor: int | None = None, defaults: RunOptions | 
     chosen = first or Selection(tuple(scenario_names(session)), tuple(scenario_names(session)), None)
     if first is None:
         notes.append("its scenarios are not recorded: those on disk are taken")
+    if not chosen.names:
+        return ResumePlan(session, options.min_agent_turns, obstacle="there is no scenario in it")
     found = tuple(classify(session, name, options.min_agent_turns) for name in chosen.names)
     compared = replace(options, scenarios=chosen.scenarios, domain=chosen.domain)
     return ResumePlan(
@@ -81,5 +83,4 @@ def plan_resume(session: Path, floor: int | None = None, defaults: RunOptions | 
         replace(options, resume=timestamp, output_dir=session.parent, domain=None, scenarios=() if first else chosen.scenarios),
         parsed.get("judge_api_key") == REDACTED,
         tuple(notes),
-        "" if found else "there is no scenario in it",
     )

@@ -38,7 +38,7 @@ class ResumeScreen(KeyedScreen[Path]):
         Action("start", "enter", "start", "go on with the session"),
         Action("floor", "f", "change floor", "how few agent responses are a stall, to be run again"),
         Action("check", "c", "check again", "whether the bots and the judge answer now"),
-        Action("key", "k", "judge's key", "type the judge's key; it is not saved"),
+        Action("key", "a", "API key", "type the judge's key; it is not saved"),
         Action("theme", "t", "", "the next theme"),
         Action("help", "question_mark", "help", "all keys"),
         Action("leave", "escape,q", "leave", "leave all as it is"),
