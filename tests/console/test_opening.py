@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -92,6 +94,19 @@ def test_what_cannot_start_is_told_before_the_screen_is_taken(
         assert told in terminal.seen
         assert SCREEN not in terminal.seen
         assert b"Traceback" not in terminal.seen
+
+
+def test_headless_runs_import_no_screen(tmp_path: Path) -> None:
+    """httpx imports rich where that is installed, so it is not asked about."""
+    code = (
+        "import sys; from voiceeval_tui.cli import main\n"
+        "code = main(sys.argv[1:])\n"
+        "sys.exit(f'imported {code}' if code != 1 or {'textual', 'plotext', 'voiceeval_tui.app'} & set(sys.modules) else 0)"
+    )
+    arguments = ["--no-ui", "--scenarios", "nobody__knows", "--output-dir", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "nobody__knows" in done.stderr
 
 
 def test_with_nothing_selected_it_opens_on_the_sessions(tmp_path: Path) -> None:
