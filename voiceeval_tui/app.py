@@ -41,6 +41,7 @@ from voiceeval_tui.widgets.pane import Pane
 _COLOURS = {"truecolor": 1 << 24, "256": 256, "standard": 16}
 _PATIENCE = 2.0
 """s that an orderly end may take after a signal; then the process ends anyway: a terminal that is gone blocks every write."""
+_LOOK_SECONDS = 2.0
 _RESTORE = b"\x1b[<u\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?1049l\x1b[?25h"
 
 
@@ -83,6 +84,7 @@ class ConsoleApp(App[None]):
         self._fps = fps or (1.0 if environ.get("SSH_CONNECTION") else 4.0)
         self._themes = themes or load_themes()
         self._handlers: dict[int, object] = {}
+        self._over = threading.Event()
         for theme in self._themes.by_name.values():
             self.register_theme(to_textual(theme))
         first = self._themes.first(environ, colours=_COLOURS.get(self.console.color_system or "", 16))
@@ -98,6 +100,7 @@ class ConsoleApp(App[None]):
         if not self.is_headless and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGHUP, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._leave)
+            threading.Thread(target=self._watch_terminal, daemon=True).start()
 
     def get_default_screen(self) -> Screen[None]:
         """The session's, or the home screen."""
@@ -125,6 +128,7 @@ class ConsoleApp(App[None]):
 
     def on_unmount(self) -> None:
         """Give the signals back."""
+        self._over.set()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
@@ -162,6 +166,15 @@ class ConsoleApp(App[None]):
         threading.Thread(target=self._end_anyway, args=(128 + number,), daemon=True).start()
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.exit, None, 128 + number)
+
+    def _watch_terminal(self) -> None:
+        """A terminal may go away without a signal (its leader ignores them); Textual then spins on reads that give nothing."""
+        while not self._over.wait(_LOOK_SECONDS):
+            try:
+                os.tcgetpgrp(0)
+            except OSError:
+                self._leave(signal.SIGHUP, None)
+                return
 
     def _end_anyway(self, code: int) -> None:
         time.sleep(_PATIENCE)

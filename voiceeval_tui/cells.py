@@ -61,10 +61,15 @@ def fit(text: str, cells: int, align: Align = "left", ellipsis: str = ELLIPSIS) 
     if taken > cells:
         clean = _cut(clean, cells - len(ellipsis)) + ellipsis if cells > len(ellipsis) else _cut(clean, cells)
         taken = width(clean)
-    if not clean.isascii() and _RIGHT_TO_LEFT.search(clean):
-        clean = f"{_LEFT_TO_RIGHT_MARK}{clean}{_LEFT_TO_RIGHT_MARK}"
     blank = " " * (cells - taken)
     return blank + clean if align == "right" else clean + blank
+
+
+def isolated(text: str) -> str:
+    """Drawable text as it goes to the terminal: right-to-left letters do not move what stands beside them."""
+    if text.isascii() or not _RIGHT_TO_LEFT.search(text):
+        return text
+    return f"{_LEFT_TO_RIGHT_MARK}{text}{_LEFT_TO_RIGHT_MARK}"
 
 
 def wrap(text: str, cells: int, most: int = 50) -> list[str]:

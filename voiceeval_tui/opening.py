@@ -6,6 +6,8 @@ The imports of the console happen here, so that commands which draw nothing stay
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 
 from voiceeval_engine.run.options import RunOptions
@@ -35,6 +37,16 @@ def show(source: Source | None, *, defaults: RunOptions | None = None, fps: floa
 
     app = ConsoleApp(source, defaults=defaults, fps=fps)
     app.run(mouse=mouse)
+    _let_go_of_terminal()
     if app.crash:
         raise CommandError(app.crash)
     return app.return_code or 0
+
+
+def _let_go_of_terminal() -> None:
+    """What could not be written to a terminal that went away must not change the exit code when the interpreter ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -81,6 +81,13 @@ class Transcript:
     def apply(self, event: events.AttemptEvent) -> None:
         """Fold one event of this attempt in."""
         match event:
+            case events.Words():
+                self._touch(event.time, event.at)
+                self._words[event.side].append((event.at, event.text))
+            case events.TurnEnded():
+                self._touch(event.time, event.end)
+                self._settle_words(event.side, event.end)
+                self.add(Line("turn", event.side, event.text, event.start, event.latency_ms))
             case events.ConversationStarted():
                 self.started = self.last_time = event.time
             case events.Speaking():
@@ -89,13 +96,6 @@ class Transcript:
                     self.speaking.setdefault(event.side, event.at)
                 elif (since := self.speaking.pop(event.side, None)) is not None:
                     self._speech.append(Speech(event.side, since, event.at))
-            case events.Words():
-                self._touch(event.time, event.at)
-                self._words[event.side].append((event.at, event.text))
-            case events.TurnEnded():
-                self._touch(event.time, event.end)
-                self._settle_words(event.side, event.end)
-                self.add(Line("turn", event.side, event.text, event.start, event.latency_ms))
             case events.ToolCalled():
                 self._touch(event.time, event.at)
                 self.add(Line("tool", event.side, event.name + (" (changed the database)" if event.applied else ""), event.at))
@@ -110,7 +110,10 @@ class Transcript:
 
     def add(self, line: Line) -> None:
         """Put a settled line where its time says."""
-        insort(self.settled, line, key=lambda each: each.at)
+        if self.settled and line.at < self.settled[-1].at:
+            insort(self.settled, line, key=lambda each: each.at)
+        else:
+            self.settled.append(line)
         if len(self.settled) > MAX_LINES:
             del self.settled[0]
             self.dropped += 1

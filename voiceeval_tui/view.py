@@ -86,8 +86,9 @@ class View:
         if not areas or not isinstance(event, events.AttemptEvent):
             return areas
         self._fold_text(event)
+        if self._note_running(self.run.scenarios[event.scenario]):
+            areas |= {"queue"}  # where the line of an attempt's beginning was lost, words alone tell of it
         if "queue" in areas:
-            self._note_running(self.run.scenarios[event.scenario])
             before = self.shown
             self._follow()
             if self.shown != before:
@@ -184,11 +185,15 @@ class View:
         for name in idle[: max(0, len(idle) - KEPT_TRANSCRIPTS)]:
             del self._transcripts[name]
 
-    def _note_running(self, scenario: ScenarioState) -> None:
+    def _note_running(self, scenario: ScenarioState) -> bool:
+        """Whether it has begun or ended to run."""
+        if (scenario.status in RUNNING) == (scenario.name in self._running):
+            return False
         if scenario.status in RUNNING:
             self._running[scenario.name] = scenario
         else:
-            self._running.pop(scenario.name, None)
+            del self._running[scenario.name]
+        return True
 
     def _follow(self) -> None:
         """What is followed stays while it runs; then comes whichever has run longest; nothing to follow leaves the last one."""

@@ -371,6 +371,7 @@ async def test_hostile_names_reasons_and_logs_keep_the_columns(tmp_path: Path, s
             await settle(pilot)
             shown = lines(pilot)
             assert all(cell_len(line) == size[0] for line in shown)
+            assert not any("\\u200e" in line for line in shown), "a mark of our own was taken for one of a bot's"
             assert not any(ord(each) < 32 or 0x7F <= ord(each) < 0xA0 or each in "\u202e\u2066" for line in shown for each in line)
 
 
@@ -396,6 +397,13 @@ async def test_what_a_finished_scenario_said_is_read_from_its_files(session: Pat
         held = view.transcript("retail__37")
         assert held is not None
         assert [line.text for line in held.lines] == ["Saved words"]
+
+
+@pytest.mark.parametrize(
+    ("environ", "fps", "looks"), [({}, None, 4.0), ({"SSH_CONNECTION": "1 2 3 4"}, None, 1.0), ({}, 10.0, 10.0)]
+)
+def test_how_often_it_looks(session: Path, environ: dict[str, str], fps: float | None, looks: float) -> None:
+    assert ConsoleApp(open_source(session), Engine(), fps=fps, environ=environ)._fps == looks
 
 
 def test_every_action_can_be_carried_out_and_no_key_does_two_things() -> None:

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 from hostile_text import HOSTILE
+from pane_host import Host
 from rich.cells import cell_len
-from textual.app import App, ComposeResult
 from textual.geometry import Region
 
-from voiceeval_tui.themes import Palette, load_themes, to_textual
 from voiceeval_tui.view import View
 from voiceeval_tui.widgets.pane import ListPane, Pane, Row
-
-THEME = load_themes().by_name["voiceeval-dark"]
 
 
 class Words(Pane):
@@ -52,32 +49,6 @@ class Things(ListPane):
     def item_row(self, view: View, key: str, width: int) -> Row:
         self.made += 1
         return ((key, "text"),)
-
-
-class Host(App[None]):
-    def __init__(self, *panes: Pane) -> None:
-        super().__init__()
-        self.palette = Palette(THEME)
-        self.register_theme(to_textual(THEME))
-        self.theme = THEME.name
-        self.panes = panes
-        self.failed: list[str] = []
-        self.chosen: list[tuple[str, bool]] = []
-
-    def compose(self) -> ComposeResult:
-        for number, pane in enumerate(self.panes):
-            pane.styles.offset = (0, number * 10)
-            pane.styles.width, pane.styles.height = 30, 10
-            yield pane
-
-    def on_pane_failed(self, message: Pane.Failed) -> None:
-        self.failed.append(message.problem)
-
-    def on_list_pane_chosen(self, message: ListPane.Chosen) -> None:
-        self.chosen.append((message.key, message.opened))
-
-    def shown(self) -> list[str]:
-        return ["".join(segment.text for segment in strip) for strip in self.screen._compositor.render_strips()]
 
 
 async def test_only_lines_that_changed_are_asked_for() -> None:
@@ -163,6 +134,7 @@ async def test_hostile_text_stays_in_its_line_and_is_no_markup(text: str) -> Non
         assert all(cell_len(line) == 30 for line in lines)
         assert not any(ord(each) < 32 or 0x7F <= ord(each) < 0xA0 or each in "\u202e\u2066" for line in lines for each in line)
         assert lines[2].startswith("below")
+        assert not any("\\u200e" in line for line in lines)
         if text.startswith("["):
             assert lines[1].startswith("[red]not markup[/red]")
 

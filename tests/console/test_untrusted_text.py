@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "voiceeval_tui"
 READS_MARKUP = {"from_markup", "render_markup", "visualize"}
-MUST_SAY_NO = {"Static", "Label", "notify", "Digits", "Link"}
+MUST_SAY_NO = {"Static", "Label", "notify"}
 """Calls that read markup unless they are told not to."""
 
 

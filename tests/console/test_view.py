@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from random_events import a_run
 
 from voiceeval_engine.live import events
+from voiceeval_engine.live.state import RunState
 from voiceeval_tui.transcript import MAX_LINES, Transcript
-from voiceeval_tui.view import ALL_AREAS, KEPT_LOG_LINES, KEPT_TRANSCRIPTS, Link, View
+from voiceeval_tui.view import ALL_AREAS, KEPT_LOG_LINES, KEPT_TRANSCRIPTS, RUNNING, Link, View
 
 A, B = "cafe__a", "cafe__b"
 
@@ -159,3 +162,14 @@ def test_choosing_nobody_follows(chosen: str | None) -> None:
     view = _view(_start(A, B), _attempt(B))
     view.select(chosen)
     assert (view.selected, view.shown) == (None, B)
+
+
+@given(a_run())
+def test_any_run_folds_to_the_state_that_it_has(stream: list[events.Event]) -> None:
+    view, state = View(), RunState()
+    for event in stream:
+        assert view.apply(event) <= ALL_AREAS
+        state.apply(event)
+    assert view.run.scenarios == state.scenarios
+    assert {each.name for each in view.running()} == {name for name, each in state.scenarios.items() if each.status in RUNNING}
+    assert view.shown is None or view.shown in state.scenarios

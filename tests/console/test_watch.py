@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from sessions import all_kinds, attempt, scored, started, write_session
-from terminal import Terminal
+from terminal import START, Terminal
 
 from voiceeval_engine.live import events
 from voiceeval_engine.session.lock import SessionLock
@@ -69,9 +69,8 @@ def test_a_rate_that_is_none_is_refused(value: str, capsys: pytest.CaptureFixtur
 
 def test_plain_lines_are_left_by_an_interrupt(session: Path) -> None:
     lock = SessionLock(session, "2026-06-18T07:23:25")
-    code = "import sys; from voiceeval_tui.cli import main; sys.exit(main(sys.argv[1:]))"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, "watch", str(session)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-c", START, "watch", str(session)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
     )  # fmt: skip
     assert process.stdout is not None
@@ -128,6 +127,20 @@ def test_it_ends_when_its_terminal_goes_away(session: Path, tmp_path: Path) -> N
         terminal.read(b"ENGINE GONE")
         terminal.hang_up()
         terminal.code(patience=5.0)
+
+
+def test_it_ends_when_its_terminal_goes_away_and_nobody_tells(session: Path, tmp_path: Path) -> None:
+    """The terminal's leader is a shell that ignores hang-ups, so the console gets no signal."""
+    told = tmp_path / "told"
+    command = f'trap "" HUP; "{sys.executable}" -c "{START}" watch "{session}"; echo $? > "{told}"'
+    with Terminal(program=["sh", "-c", command], home=tmp_path) as terminal:
+        terminal.read(b"ENGINE GONE")
+        terminal.hang_up()
+        deadline = time.monotonic() + 10
+        while not (told.exists() and told.read_text()):
+            assert time.monotonic() < deadline, "the console does not end"
+            time.sleep(0.1)
+    assert int(told.read_text()) == 128 + signal.SIGHUP
 
 
 def test_it_ends_on_a_signal_though_nobody_reads_what_it_writes(session: Path, tmp_path: Path) -> None:

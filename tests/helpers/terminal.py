@@ -11,13 +11,24 @@ import struct
 import sys
 import termios
 import time
+from collections.abc import Sequence
 from pathlib import Path
+
+START = "import sys; from voiceeval_tui.cli import main; sys.exit(main(sys.argv[1:]))"
+"""What `python -c` runs to be the command."""
 
 
 class Terminal:
-    """Runs `voiceeval-tui` with these arguments. Use as a context; what is left of it is killed."""
+    """Runs `voiceeval-tui` with these arguments, or another program. Use as a context; what is left of it is killed."""
 
-    def __init__(self, *arguments: str, size: tuple[int, int] = (80, 24), home: Path | None = None, **environ: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        program: Sequence[str] = (),
+        size: tuple[int, int] = (80, 24),
+        home: Path | None = None,
+        **environ: str,
+    ) -> None:
         given = {
             "PATH": os.environ["PATH"],
             "TERM": "xterm-256color",
@@ -29,8 +40,8 @@ class Terminal:
         if self.pid == 0:
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            code = "import sys; from voiceeval_tui.cli import main; sys.exit(main(sys.argv[1:]))"
-            os.execve(sys.executable, [sys.executable, "-c", code, *arguments], given)
+            run = [*program] or [sys.executable, "-c", START, *arguments]
+            os.execvpe(run[0], run, given)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
         self.seen = b""
         self._code: int | None = None

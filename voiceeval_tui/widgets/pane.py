@@ -20,7 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from voiceeval_tui.cells import drawable, fit
+from voiceeval_tui.cells import drawable, isolated, width
 from voiceeval_tui.themes import Palette, StyleName
 from voiceeval_tui.view import Area, View
 
@@ -177,10 +177,10 @@ class Pane(ScrollView, can_focus=True):
             self.set_reactive(Widget.virtual_size, size)
             self._scroll_update(size)
 
-    def _strip(self, row: Row, width: int) -> Strip:
+    def _strip(self, row: Row, cells: int) -> Strip:
         palette, base = cast(HasPalette, self.app).palette, self.rich_style
-        segments = [Segment(drawable(text), base + palette[name]) for text, name in row]
-        return Strip(segments).adjust_cell_length(width, base)
+        segments = [Segment(isolated(drawable(text)), base + palette[name]) for text, name in row]
+        return Strip(segments).adjust_cell_length(cells, base)
 
 
 class ListPane(Pane):
@@ -240,8 +240,9 @@ class ListPane(Pane):
         row = self.item_row(self.view, key, self.row_width)
         if key != self.cursor:
             return row
-        text = fit("".join(drawable(text) for text, _ in row), self.row_width)
-        return ((text, "cursor" if self.has_focus else "cursor-idle"),)
+        style: StyleName = "cursor" if self.has_focus else "cursor-idle"
+        rest = self.row_width - sum(width(drawable(text)) for text, _ in row)
+        return (*((text, style) for text, _ in row), (" " * rest, style))
 
     def choose(self, key: str, *, opened: bool = False, tell: bool = True) -> None:
         """Put the cursor on a key and bring it into sight; `tell` sends `Chosen`."""
