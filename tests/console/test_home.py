@@ -57,6 +57,10 @@ async def test_sessions_in_every_state(tmp_path: Path, size: tuple[int, int]) ->
         rows = {line[2:18]: line for line in lines(pilot)}
         assert "5 sessions  1 running" in text(pilot)
         if size[0] >= 80:
+            heads, row = lines(pilot)[1], rows["2026-06-18 00:01"]
+            assert heads.index("done") + len("done") == row.index("6/6") + len("6/6")
+            assert heads.index("success") == row.index("4/6 66.7%")
+            assert heads.index("state") == row.index("finished")
             assert str(tmp_path) in lines(pilot)[0] or size[0] < 100
             assert "6/6" in rows["2026-06-18 00:01"]
             assert "finished" in rows["2026-06-18 00:01"]
