@@ -2,7 +2,8 @@
 
 The order is a JSON line `{"options": {...}, "argv": [...]}`, options by the names of `run_args.json`; the judge's key comes in the
 environment. The answer is a JSON line, `{"session", "socket", "pid"}` or `{"error", "usage"}`; after it all output goes to the session's
-`engine.log`. May import `run`. Rule: console page, "Two processes".
+`engine.log`. An order with `"ask": "check"` or `"ask": "scenarios"` starts no run and is answered as `run/asking` says. May import `run`.
+Rule: console page, "Two processes".
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import uvloop
 
 from voiceeval_engine.live.commands import socket_path
+from voiceeval_engine.run.asking import check, list_scenarios
+from voiceeval_engine.run.judging import KeyTrouble
 from voiceeval_engine.run.launch import LaunchError, make_plan, run_plan
 from voiceeval_engine.run.options import OptionError, RunOptions
 from voiceeval_engine.run.runner import Runner
+from voiceeval_engine.scenarios.model import ScenarioError
 from voiceeval_engine.session import layout
 
 MAX_ORDER = 4 * 2**20
@@ -29,9 +34,12 @@ def main() -> int:
     """Returns the exit code that a headless run would have."""
     try:
         order = json.loads(sys.stdin.buffer.readline(MAX_ORDER))
-        options, argv = RunOptions.from_record(order["options"]), [str(word) for word in order["argv"]]
+        options = RunOptions.from_record(order["options"])
+        if (question := order.get("ask")) is not None:
+            return _tell(question, options)
+        argv = [str(word) for word in order["argv"]]
         plan = make_plan(options, all_wanted=True)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return _refuse(f"not an order: {error!r}", usage=True)
     except OptionError as error:
         return _refuse(str(error), usage=True)
@@ -44,6 +52,19 @@ def main() -> int:
         return _refuse(str(error), usage=error.usage)
     except OSError as error:
         return _refuse(f"the session cannot be written: {error}", usage=False)
+
+
+def _tell(question: object, options: RunOptions) -> int:
+    try:
+        if question == "scenarios":
+            _answer(list_scenarios(options))
+        elif question == "check":
+            _answer(asyncio.run(check(options)))
+        else:
+            return _refuse(f"not an order: ask {question!r}", usage=True)
+    except (ScenarioError, KeyTrouble) as error:
+        return _refuse(str(error), usage=False)
+    return 0
 
 
 def _accept(runner: Runner) -> None:
@@ -60,7 +81,7 @@ def _refuse(sentence: str, *, usage: bool) -> int:
     return 2 if usage else 1
 
 
-def _answer(answer: dict[str, Any]) -> None:
+def _answer(answer: Mapping[str, Any]) -> None:
     """Whoever asked may be gone already: the run goes on."""
     with contextlib.suppress(OSError):
         print(json.dumps(answer), flush=True)

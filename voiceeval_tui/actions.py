@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from voiceeval_engine.live.state import ScenarioState
 from voiceeval_tui.view import PROBLEMS, RUNNING, View
 
+_WRITTEN = {"question_mark": "?", "slash": "/", "escape": "Esc", "enter": "Enter", "space": "Space", "ctrl+s": "Ctrl+S", "f2": "F2",
+            "f5": "F5"}  # fmt: skip
+"""How keys are written that have another name with Textual."""
+
 When = Callable[[View], bool]
 
 
@@ -20,6 +24,10 @@ def _always(_: View) -> bool:
 
 def _alive(view: View) -> bool:
     return view.link.state == "alive" and view.run.ended is None
+
+
+def _over(view: View) -> bool:
+    return view.link.state in ("gone", "finished", "files")
 
 
 def _on(view: View, *, queued: bool = False, running: bool = False, problem: bool = False) -> bool:
@@ -43,7 +51,7 @@ class Action:
     def key(self) -> str:
         """How the first key is written for a person."""
         first = self.keys.partition(",")[0]
-        return {"question_mark": "?", "slash": "/", "escape": "Esc", "ctrl+p": "Ctrl+P", "ctrl+c": "Ctrl+C"}.get(first, first)
+        return _WRITTEN.get(first, first)
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -54,6 +62,7 @@ ACTIONS: tuple[Action, ...] = (
         "run the chosen stalled, failed or not-run scenario again",
         lambda v: _on(v, problem=True),
     ),
+    Action("resume", "r", "resume", "what a resume of this session would do; Enter there starts it", _over),
     Action("pause", "p", "pause", "begin no new attempt; what runs goes on", lambda v: _alive(v) and v.run.paused is None),
     Action("go_on", "p", "go on", "begin new attempts again", lambda v: _alive(v) and v.run.paused is not None),
     Action("skip", "s", "skip", "do not run the chosen scenario", lambda v: _on(v, queued=True)),
@@ -73,6 +82,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("zoom", "z", "zoom", "the pane with the focus alone, and back"),
     Action("copy", "y", "copy", "copy what the pane has, or write it to a file; queue: the folder"),
     Action("theme", "t", "", "the next theme"),
+    Action("home", "h", "", "the sessions of the output directory, and new runs"),
     Action("help", "question_mark", "help", "all keys"),
     Action("detach", "d", "detach", "leave; the run goes on"),
     Action("quit", "q,ctrl+c", "quit", "leave, or stop the run: asks first; Ctrl+C twice leaves"),

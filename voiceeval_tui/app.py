@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import ClassVar
@@ -25,11 +26,15 @@ from textual.color import Color
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 
+from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.actions import applying
-from voiceeval_tui.cells import to_ascii
+from voiceeval_tui.cells import drawable, to_ascii
 from voiceeval_tui.engine import Engine, SocketEngine
+from voiceeval_tui.screens.form import FormScreen
+from voiceeval_tui.screens.home import HomeScreen
+from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import RunScreen
-from voiceeval_tui.source import Source
+from voiceeval_tui.source import Source, SourceError, open_source
 from voiceeval_tui.terminal_codes import clipboard, notification
 from voiceeval_tui.themes import Palette, Themes, ascii_only, load_themes, to_textual
 from voiceeval_tui.widgets.pane import Pane
@@ -52,7 +57,8 @@ class AsciiOnly(LineFilter):
 class ConsoleApp(App[None]):
     """`fps` is how often the session is looked at, in a second; `notify`: ring and tell the terminal.
 
-    After `run`, `return_code` is the exit code and `crash` what broke.
+    Without a source it begins with the home screen; `defaults` are what new runs are filled in with. After `run`, `return_code` is the
+    exit code and `crash` what broke.
     """
 
     CSS_PATH = "console.tcss"
@@ -63,9 +69,10 @@ class ConsoleApp(App[None]):
 
     def __init__(
         self,
-        source: Source,
+        source: Source | None,
         engine: Engine | None = None,
         *,
+        defaults: RunOptions | None = None,
         fps: float | None = None,
         notify: bool = True,
         environ: Mapping[str, str] = os.environ,
@@ -75,7 +82,8 @@ class ConsoleApp(App[None]):
         self.animation_level = "none"
         self.crash = ""
         self._source = source
-        self._engine = engine or SocketEngine(source.session)
+        self._engine = engine
+        self._defaults = defaults or RunOptions()
         self._fps = fps or (1.0 if environ.get("SSH_CONNECTION") else 4.0)
         self._themes = themes or load_themes()
         self._notify = notify
@@ -100,8 +108,25 @@ class ConsoleApp(App[None]):
             threading.Thread(target=self._watch_terminal, daemon=True).start()
 
     def get_default_screen(self) -> Screen[None]:
-        """The session's."""
-        screen = RunScreen(self._source, self._engine, 1.0 / self._fps)
+        """The session's, or the home screen."""
+        return HomeScreen(self._defaults) if self._source is None else self._run_screen(self._source, self._engine)
+
+    def on_home_screen_opened(self, message: HomeScreen.Opened) -> None:
+        """A session over the home screen."""
+        try:
+            self.push_screen(self._run_screen(open_source(message.session)))
+        except (SourceError, OSError) as error:
+            self.notify(drawable(str(error)), severity="error", markup=False)
+
+    def on_run_screen_home_wanted(self, message: RunScreen.HomeWanted) -> None:
+        """Back to the home screen, or to that of the session's folder."""
+        if isinstance(self.screen_stack[0], HomeScreen):
+            self.pop_screen()
+        else:
+            self.switch_screen(HomeScreen(replace(self._defaults, output_dir=message.output_dir)))
+
+    def _run_screen(self, source: Source, engine: Engine | None = None) -> RunScreen:
+        screen = RunScreen(source, engine or SocketEngine(source.session), 1.0 / self._fps)
         for problem in self._themes.problems:
             screen.view.note("WARNING", problem)
         return screen
@@ -116,6 +141,8 @@ class ConsoleApp(App[None]):
         """Ctrl+C: ask as `q` does; a second time it leaves, and the run goes on."""
         if isinstance(self.screen, RunScreen) and self.screen.view.link.state == "alive":
             self.screen.do_quit()
+        elif isinstance(self.screen, FormScreen | ResumeScreen):
+            self.screen.do_leave()
         else:
             self.exit()
 
@@ -140,9 +167,8 @@ class ConsoleApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What Ctrl+P lists: the actions that apply, from their registry."""
-        if not isinstance(screen, RunScreen):
-            return
-        for action in applying(screen.view):
+        actions = applying(screen.view) if isinstance(screen, RunScreen) else getattr(screen, "ACTIONS", ())
+        for action in actions:
             yield SystemCommand(
                 f"{action.name.replace('_', ' ')}  ({action.key})", action.help, getattr(screen, f"do_{action.name}")
             )

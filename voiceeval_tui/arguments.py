@@ -14,7 +14,10 @@ DESCRIPTION = "Runs voice-agent evaluations: two bots talk over real audio, turn
 EPILOG = (
     "Other commands, each with its own --help: watch [SESSION] (the console on a session, live or finished), status, pause, resume-queue "
     "and stop [SESSION] (a running engine), check-resume DIR (what a resume would do), rejudge DIR (score a saved session again), clean "
-    "DIR (remove attempts that were moved aside), bots (the embedded pairs, for any harness)."
+    "DIR (remove attempts that were moved aside), bots (the embedded pairs, for any harness). "
+    "In a terminal the console opens: on the run that the options select, else on a home screen; leaving it leaves the run alone. Exit "
+    "code of the console: 0 when it was left, whatever the run does or did (status and watch --no-ui tell); 1 when nothing could be "
+    "started or the console failed. Headless: 0 when every scenario has a result, 1 when not. 2: the command line is wrong."
 )
 CONTROL_COMMANDS = {
     "status": "Shows how far a running evaluation is.",
@@ -33,7 +36,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"voiceeval-tui {__version__}")
     parser.add_argument("--demo", action="store_true", help="run the embedded scenarios on four embedded pairs")
-    parser.add_argument("--no-ui", action="store_true", help="plain lines; with nothing selected, run all scenarios")
+    parser.add_argument(
+        "--no-ui", action="store_true", help="plain lines instead of the console; with nothing selected, run all scenarios"
+    )
+    add_console_options(parser)
     bots = parser.add_argument_group("bots")
     bots.add_argument("--agent-url", metavar="URL", help="the agent bot (ws://localhost:8765)")
     bots.add_argument("--user-url", metavar="URL", help="the simulated user bot (ws://localhost:8766)")
@@ -152,6 +158,24 @@ def add_judge_options(parser: argparse.ArgumentParser) -> None:
     judge.add_argument("--judge-context-system-string-limit", type=int, metavar="N", help="compact: longest system text (2500)")
     judge.add_argument("--judge-context-string-limit", type=int, metavar="N", help="compact: longest other text (6000)")
     judge.add_argument("--judge-concurrency", type=int, metavar="N", help="calls at once (4)")
+
+
+def add_console_options(parser: argparse.ArgumentParser) -> None:
+    """How the console draws; without effect on plain lines."""
+    parser.add_argument("--fps", type=_fps, metavar="N", help="looks at the session a second (4; 1 over SSH)")
+    parser.add_argument("--no-mouse", action="store_true", help="for terminals that mangle what the mouse sends")
+    parser.add_argument(
+        "--notify",
+        action=argparse.BooleanOptionalAction,
+        help="bell and terminal notification when the run ends, a scenario stalls or a pair is taken out (on)",
+    )
+
+
+def _fps(text: str) -> float:
+    value = float(text)
+    if not 0.1 <= value <= 60:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0.1 and 60")
+    return value
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""The command `voiceeval-tui`: reads the command line, lists, runs headless, owns exit codes and standard error.
+"""The command `voiceeval-tui`: reads the command line, lists, runs headless or opens the console, owns exit codes and standard error.
 
 Lists go to standard output, messages to standard error. Heavy imports happen where they are needed, so that `--help`, `--version` and
 `--list` start at once. May import everything. Rule: running page, "Commands".
@@ -94,10 +94,15 @@ def _run_command(argv: list[str]) -> int:
         _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
         return 0
     options = _options(given)
+    plain = bool(given.get("no_ui")) or not sys.stdout.isatty()
+    if not plain and sys.stdin.isatty():
+        from voiceeval_tui.opening import Look, open_run
+
+        return open_run(options, argv, Look.of(given))
     from voiceeval_engine.run.launch import LaunchError, make_plan
 
     try:
-        plan = make_plan(options, all_wanted=_headless(given))
+        plan = make_plan(options, all_wanted=plain)
         _warn_of_bad_packs(plan.catalog)
         return _run_fast(_run_headless(plan, argv))
     except LaunchError as error:
@@ -124,10 +129,6 @@ def _run_fast(work: Coroutine[Any, Any, int]) -> int:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)
-
-
-def _headless(given: dict[str, Any]) -> bool:
-    return bool(given.get("no_ui")) or not sys.stdout.isatty()
 
 
 def _options(given: dict[str, Any]) -> RunOptions:

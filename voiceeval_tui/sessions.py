@@ -35,12 +35,17 @@ def find_session(text: str | None, output_dir: Path) -> Path:
     return session
 
 
+def session_timestamp(name: str) -> str | None:
+    """The timestamp of a session's folder by its name; None for another folder."""
+    match = _TIMESTAMP.fullmatch(name) if name.startswith(layout.SESSION_PREFIX) else None
+    return match[1] if match else None
+
+
 def _newest(output_dir: Path) -> Path:
     try:
-        sessions = [each for each in output_dir.iterdir() if each.name.startswith(layout.SESSION_PREFIX) and each.is_dir()]
+        named = [each for each in output_dir.iterdir() if session_timestamp(each.name) and each.is_dir()]
     except OSError as error:
         raise NoSession(f"there is no session in {output_dir}: {error.strerror}") from error
-    named = [each for each in sessions if _TIMESTAMP.fullmatch(each.name)]
     if not named:
         raise NoSession(f"there is no session in {output_dir}")
     return max(named, key=lambda each: each.name)

@@ -6,12 +6,12 @@ Imports of the console happen when it is opened. May import everything. Rule: ru
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from voiceeval_tui.arguments import add_console_options
 from voiceeval_tui.errors import CommandError
 from voiceeval_tui.sessions import NoSession, find_session
 from voiceeval_tui.source import Source, SourceError, open_source
@@ -28,7 +28,9 @@ def watch(argv: Sequence[str]) -> int:
         raise CommandError(str(error)) from error
     if given.no_ui or not (sys.stdout.isatty() and sys.stdin.isatty()):
         return follow_plainly(source)
-    return _open_console(source, given.fps, mouse=not given.no_mouse, notify=given.notify)
+    from voiceeval_tui.opening import Look, show
+
+    return show(source, Look.of(vars(given)))
 
 
 def follow_plainly(source: Source) -> int:
@@ -55,26 +57,6 @@ def follow_plainly(source: Source) -> int:
         return 0
 
 
-def _open_console(source: Source, fps: float | None, *, mouse: bool, notify: bool) -> int:
-    from voiceeval_tui.app import ConsoleApp
-
-    app = ConsoleApp(source, fps=fps, notify=notify)
-    app.run(mouse=mouse)
-    _let_go_of_terminal()
-    if app.crash:
-        raise CommandError(app.crash)
-    return app.return_code or 0
-
-
-def _let_go_of_terminal() -> None:
-    """What could not be written to a terminal that went away must not change the exit code when the interpreter ends."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="voiceeval-tui watch",
@@ -87,18 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output-dir", type=Path, default=Path("eval_results"), metavar="DIR", help="where sessions are (./eval_results)"
     )
-    parser.add_argument("--fps", type=_fps, metavar="N", help="looks at the session a second (4; 1 over SSH)")
-    parser.add_argument("--no-mouse", action="store_true", help="for terminals that mangle what the mouse sends")
-    parser.add_argument(
-        "--notify", action=argparse.BooleanOptionalAction, default=True,
-        help="bell and terminal notification when the run ends, a scenario stalls or a pair is taken out (on)",
-    )  # fmt: skip
+    add_console_options(parser)
     parser.add_argument("--no-ui", action="store_true", help="plain lines in a terminal too")
     return parser
-
-
-def _fps(text: str) -> float:
-    value = float(text)
-    if not 0.1 <= value <= 60:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0.1 and 60")
-    return value

@@ -283,7 +283,7 @@ async def test_the_same_key_goes_on_after_a_pause(session: Path, monkeypatch: py
 async def test_what_does_not_apply_is_not_sent(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine()
     async with console(session, engine=engine) as pilot:
-        await pilot.press("p", "s", "x", "r")
+        await pilot.press("p", "s", "x")
         alive(pilot, monkeypatch)
         pilot.app.query_one(QueuePane).choose("retail__36")
         await settle(pilot)
@@ -415,7 +415,10 @@ def test_every_action_can_be_carried_out_and_no_key_does_two_things() -> None:
     for action in ACTIONS:
         for key in action.keys.split(","):
             by_key.setdefault(key, []).append(action.name)
-    assert {key: names for key, names in by_key.items() if len(names) > 1} == {"p": ["pause", "go_on"]}
+    assert {key: names for key, names in by_key.items() if len(names) > 1} == {
+        "p": ["pause", "go_on"],
+        "r": ["again", "resume"],
+    }
 
 
 def test_panes_have_names_of_their_own() -> None:

@@ -83,7 +83,8 @@ def test_plain_lines_are_left_by_an_interrupt(session: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [["--help"], ["--version"], ["--list-domains"], ["check-resume", str(REFERENCE)], ["watch", str(REFERENCE)]]
+    "argv",
+    [["--help"], ["--version"], ["--list-domains"], ["check-resume", str(REFERENCE)], ["watch", str(REFERENCE)]],
 )
 def test_commands_that_draw_nothing_import_no_screen(argv: list[str]) -> None:
     code = (

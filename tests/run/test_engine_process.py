@@ -81,3 +81,18 @@ def test_an_output_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     answer, code, _ = _ask(_order(tmp_path, output_dir=tmp_path / "file"))
     assert "the session cannot be made" in answer["error"]
     assert code == 1
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        (b'{"ask": "the time", "options": {}}\n', "not an order: ask 'the time'"),
+        (b'{"ask": "scenarios", "options": {"scenario_dir": ["/nowhere"]}}\n', "is no scenario pack"),
+        (b'{"ask": "check", "options": 3}\n', "not an order"),
+    ],
+)
+def test_a_question_that_has_no_answer_is_refused(order: bytes, told: str) -> None:
+    answer, code, errors = _ask(order)
+    assert told in answer["error"]
+    assert code in (1, 2)
+    assert errors == b""

@@ -17,9 +17,9 @@ from voiceeval_engine.run import judging
 from voiceeval_engine.run import rejudge as rejudge_module
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.rejudge import Rejudged, RejudgeError, rejudge
-from voiceeval_engine.run.resuming import first_selection
 from voiceeval_engine.scoring.judge import Judge
 from voiceeval_engine.session.files import read_json, write_json
+from voiceeval_engine.session.invocations import first_selection
 from voiceeval_engine.session.lock import SessionLock
 from voiceeval_engine.session.metrics import PENDING, PENDING_REASON
 from voiceeval_engine.session.resume import classify, soft_check

@@ -23,9 +23,10 @@ from voiceeval_engine.offload import Offload
 from voiceeval_engine.run import ledger as ledger_module
 from voiceeval_engine.run.ledger import Ledger
 from voiceeval_engine.run.options import RunOptions
-from voiceeval_engine.run.resuming import ResumeError, Selection, find_session, first_selection, prepare
+from voiceeval_engine.run.resuming import ResumeError, find_session, prepare
 from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.session.files import read_json, write_json
+from voiceeval_engine.session.invocations import Selection, first_selection
 from voiceeval_engine.session.lock import SessionHeld
 from voiceeval_engine.session.metrics import PENDING, PENDING_REASON
 from voiceeval_engine.session.run_args import read_invocations

@@ -12,10 +12,11 @@ from voiceeval_engine.live import events
 from voiceeval_engine.run.embedded import EmbeddedPairsFailed, embedded_pairs
 from voiceeval_engine.run.judging import KeyTrouble, find_key
 from voiceeval_engine.run.options import DEFAULT_JUDGE_MODEL, DEFAULT_JUDGE_URL, RunOptions
-from voiceeval_engine.run.resuming import ResumeError, Selection, find_session, first_selection
+from voiceeval_engine.run.resuming import ResumeError, find_session
 from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.scenarios.catalog import Catalog
 from voiceeval_engine.scenarios.model import ScenarioError
+from voiceeval_engine.session.invocations import Selection, first_selection
 from voiceeval_engine.session.lock import SessionHeld
 
 DEMO_PAIRS = 4

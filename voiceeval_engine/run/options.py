@@ -9,12 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from voiceeval_engine.bridge.ending import Policy
 from voiceeval_engine.session.run_args import REDACTED
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 DEFAULT_AGENT_URL = "ws://localhost:8765"
 DEFAULT_USER_URL = "ws://localhost:8766"
@@ -151,7 +155,7 @@ class RunOptions:
 
         A key that was left out of the record is not in it: it comes from the environment again.
         """
-        from pydantic import TypeAdapter, ValidationError
+        from pydantic import ValidationError
 
         values = {name: value for name, value in record.items() if name in cls.__dataclass_fields__}
         if values.get("judge_api_key") == REDACTED:
@@ -159,7 +163,7 @@ class RunOptions:
         for name in ("scenarios", "pair", "scenario_dir"):
             values[name] = values.get(name) or ()
         try:
-            return TypeAdapter(cls).validate_python(values)
+            return _adapter().validate_python(values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             option = "--" + str(first["loc"][0]).replace("_", "-")
@@ -181,6 +185,14 @@ class RunOptions:
             else:
                 words += [flag, str(value)]
         return words
+
+
+@cache
+def _adapter() -> TypeAdapter[RunOptions]:
+    """Made once: that takes 50 ms, and a form asks at every key."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunOptions)
 
 
 def check_url(option: str, url: str) -> None:

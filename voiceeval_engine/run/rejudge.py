@@ -17,9 +17,9 @@ from voiceeval_engine.run.judging import Judged, find_key, has_verdict, open_des
 from voiceeval_engine.run.logs import RunLogs
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.results import rewrite_aggregates
-from voiceeval_engine.run.resuming import invocations, recorded_names
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json, write_atomic
+from voiceeval_engine.session.invocations import invocations, recorded_names
 from voiceeval_engine.session.lock import SessionHeld, SessionLock
 from voiceeval_engine.session.metrics import PENDING_REASON
 from voiceeval_engine.session.resume import scenario_names

@@ -15,9 +15,8 @@ from typing import Any
 from voiceeval_engine.live import events
 from voiceeval_engine.run.results import loaded_event
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile
+from voiceeval_engine.session.invocations import invocations
 from voiceeval_engine.session.resume import classify, scenario_names, soft_check
-from voiceeval_engine.session.run_args import read_invocations
 
 
 class ResumeError(Exception):
@@ -40,43 +39,6 @@ def find_session(output_dir: Path, timestamp: str) -> Path:
     if Path(timestamp).name != timestamp or not session.is_dir():
         raise ResumeError(f"--resume {timestamp}: directory not found at {session}")
     return session
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What an invocation ran: its names, and the options that chose them."""
-
-    names: tuple[str, ...]
-    scenarios: tuple[str, ...]
-    domain: str | None
-
-
-def first_selection(session: Path) -> Selection | None:
-    """The selection of the session's first invocation, None where it is not known. Names that can be no folder are left out."""
-    for invocation in invocations(session):
-        names, parsed = recorded_names(invocation), invocation.get("parsed_args")
-        if names:
-            given = parsed if isinstance(parsed, dict) else {}
-            scenarios, domain = given.get("scenarios"), given.get("domain")
-            chosen = tuple(map(str, scenarios)) if isinstance(scenarios, list) else ()
-            return Selection(names, chosen, domain if isinstance(domain, str) else None)
-    return None
-
-
-def recorded_names(invocation: dict[str, Any]) -> tuple[str, ...]:
-    """The scenarios of an invocation's record, each once; a session may be a stranger's, so only names that can be a folder in it."""
-    names = invocation.get("resolved_scenario_names")
-    if not isinstance(names, list):
-        return ()
-    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and layout.is_folder_name(name)))
-
-
-def invocations(session: Path) -> list[dict[str, Any]]:
-    """The readable records of a session's invocations, oldest first; none where its `run_args.json` is not there or bad."""
-    try:
-        return [each for each in read_invocations(session) if isinstance(each, dict)]
-    except UnreadableFile:
-        return []
 
 
 def prepare(session: Path, names: Sequence[str], min_agent_turns: int, resume_ts: str, parsed_args: dict[str, Any]) -> Prepared:

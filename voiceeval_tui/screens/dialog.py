@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from voiceeval_tui.actions import ACTIONS
+from voiceeval_tui.actions import ACTIONS, Action
 from voiceeval_tui.cells import drawable, fit
 from voiceeval_tui.view import View
 from voiceeval_tui.widgets.pane import ListPane, Pane, Row
@@ -98,13 +98,16 @@ class _Keys(Pane):
     TITLE = ""
     AREAS = frozenset()
 
-    def __init__(self, panes: Sequence[str]) -> None:
+    def __init__(self, panes: Sequence[str], actions: Sequence[Action]) -> None:
         super().__init__()
         self._panes = panes
+        self._actions = actions
         self.styles.height = len(self.rows(self.view, 0))
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        keys = [(action.key, action.help) for action in ACTIONS]
+        keys = [(action.key, action.help) for action in self._actions]
+        if not self._panes:
+            return [((fit(key, 8), "accent"), (text, "text")) for key, text in keys]
         keys += [(str(number), f"the pane {name}") for number, name in enumerate(self._panes, start=1)]
         keys += [("Tab", "the next pane"), ("arrows", "move; Page up/down, Home, End too"), ("Enter", "open what is chosen")]
         keys += [("", "in the queue and in trouble: a row chooses its scenario")]
@@ -114,20 +117,21 @@ class _Keys(Pane):
 
 
 class Help(Dialog[None]):
-    """All keys, made from the registry of actions."""
+    """All keys, made from the registry of actions; `panes` are those that have a number."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("question_mark,q,enter", "dismiss(None)")]
 
-    def __init__(self, panes: Sequence[str]) -> None:
+    def __init__(self, panes: Sequence[str], actions: Sequence[Action] = ACTIONS) -> None:
         super().__init__()
         self._panes = panes
+        self._actions = actions
 
     def compose(self) -> ComposeResult:
         """As Textual asks."""
         box = Vertical(id="box")
         box.border_title = "keys"
         with box:
-            yield _Keys(self._panes)
+            yield _Keys(self._panes, self._actions)
 
     def on_mount(self) -> None:
         """Arrows scroll."""

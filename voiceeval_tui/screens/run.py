@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import ClassVar
 
 from textual import work
@@ -26,6 +27,7 @@ from voiceeval_tui.notices import Notices
 from voiceeval_tui.screens.copying import offer
 from voiceeval_tui.screens.dialog import Help
 from voiceeval_tui.screens.operator import OperatorScreen
+from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.session_files import read_transcript
 from voiceeval_tui.source import Source
 from voiceeval_tui.transcript import Transcript
@@ -62,6 +64,13 @@ class RunScreen(OperatorScreen):
         def __init__(self, words: str) -> None:
             super().__init__()
             self.words = words
+
+    class HomeWanted(Message):
+        """The operator wants to see the sessions under `output_dir`."""
+
+        def __init__(self, output_dir: Path) -> None:
+            super().__init__()
+            self.output_dir = output_dir
 
     def __init__(self, source: Source, engine: Engine, interval: float) -> None:
         super().__init__(engine)
@@ -267,6 +276,18 @@ class RunScreen(OperatorScreen):
     def do_help(self) -> None:
         """All keys."""
         self.app.push_screen(Help(list(self._panes)))
+
+    def do_resume(self) -> None:
+        """The preview; when it started an engine, the journal that is followed goes on."""
+        self.app.push_screen(ResumeScreen(self._source.session), self._resumed)
+
+    def _resumed(self, session: Path | None) -> None:
+        if session is not None:
+            self.say("the run goes on", "information")
+
+    def do_home(self) -> None:
+        """The app has the home screen."""
+        self.post_message(self.HomeWanted(self._source.session.absolute().parent))
 
     def do_detach(self) -> None:
         """Leave; nothing is asked of the engine."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from voiceeval_tui.actions import applying
+from voiceeval_tui.actions import Action, applying
 from voiceeval_tui.cells import width
 from voiceeval_tui.view import View
 from voiceeval_tui.widgets.pane import Pane, Row, Span
@@ -40,7 +40,7 @@ class Footer(Pane, can_focus=False):
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
         """As `Pane`."""
-        spans, self._places = _fitting(view, width)
+        spans, self._places = fitting(applying(view), width)
         return (tuple(spans),)
 
     def on_click(self, event: events.Click) -> None:
@@ -50,9 +50,9 @@ class Footer(Pane, can_focus=False):
                 self.post_message(self.Pressed(action))
 
 
-def _fitting(view: View, cells: int) -> tuple[list[Span], list[tuple[int, int, str]]]:
-    """The labels that find room, the way out always among them."""
-    actions = [action for action in applying(view) if action.label]
+def fitting(offered: Sequence[Action], cells: int) -> tuple[list[Span], list[tuple[int, int, str]]]:
+    """The labels that find room, the way out always among them, and where each stands: first cell, end, action."""
+    actions = [action for action in offered if action.label]
     keep = {"help", "detach", "quit"}
     while sum(_cells(action.key, action.label) for action in actions) > cells and any(each.name not in keep for each in actions):
         actions.remove(next(each for each in reversed(actions) if each.name not in keep))
