@@ -81,6 +81,20 @@ def holder(session: Path) -> Holder | None:
         os.close(file)
 
 
+def last_holder(session: Path) -> Holder | None:
+    """Who holds a session or held it last, by its lock's record; None where that tells nobody."""
+    try:
+        file = os.open(session / layout.LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return _read(file)
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
 def _lock(file: int) -> None:
     """Raises BlockingIOError where another process holds it."""
     for _ in range(_TRIES - 1):
