@@ -16,8 +16,8 @@ import pytest
 from bot_farm import serving
 from engine_run import Ran, run_engine, scenario
 from hostile_bots import HostileBot, Stage
+from judges import WatchedJudge
 
-from voiceeval_engine.bots.judge import judge_server
 from voiceeval_engine.live import events
 from voiceeval_engine.offload import Offload
 from voiceeval_engine.run import ledger as ledger_module
@@ -241,13 +241,8 @@ def test_two_engines_on_one_session_the_second_is_refused(tmp_path: Path, pairs:
 
 @pytest.fixture
 def judge_url() -> Iterator[str]:
-    server = judge_server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with WatchedJudge() as judge:
+        yield judge.url
 
 
 def _cut_off_while_judging(folder: Path) -> dict[str, Any]:
