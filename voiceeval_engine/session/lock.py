@@ -68,7 +68,7 @@ class SessionLock:
 def holder(session: Path) -> Holder | None:
     """Who holds a session now; None where nobody does or the session has no lock."""
     try:
-        file = os.open(session / layout.LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(session / layout.LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:
