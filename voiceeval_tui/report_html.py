@@ -58,6 +58,7 @@ def _overview(report: SessionReport) -> Iterator[Html]:
         (f"{report.count('failed')}", "failed"),
         (f"{report.count('stalled')}", "stalled, count as failed"),
         (f"{report.count('not run', 'pending', 'unreadable')}", "without a result"),
+        *([(f"{report.count('no verdict')}", "without a verdict")] if report.count("no verdict") else []),
         (f"{run.total_turns}", "turns"),
         (duration(run.duration), "of conversation"),
         (f"{tokens:,}", "tokens"),

@@ -112,11 +112,21 @@ class SessionReport:
 
     session: str
     run: RunReport
+    notes: SummaryNotes
     rates: tuple[MeasuredRate, ...]
     domains: tuple[tuple[str, tuple[MeasuredRate, ...]], ...]
     scenarios: tuple[ReportedScenario, ...]
-    warnings: tuple[str, ...]
     invocations: tuple[Started, ...]
+
+    @property
+    def timestamp(self) -> str:
+        """The session's timestamp, its name where it has none."""
+        return self.session.removeprefix(layout.SESSION_PREFIX)
+
+    @property
+    def warnings(self) -> list[str]:
+        """The summary's warnings."""
+        return warning_lines(self.run, self.timestamp, self.notes)
 
     @property
     def latencies(self) -> list[float]:
@@ -133,13 +143,16 @@ class SessionReport:
         return sum(each.outcome in outcomes for each in self.scenarios)
 
 
-def read_report(session: Path, did_not_run: Mapping[str, str] | None = None) -> SessionReport:
-    """The report of a session. `did_not_run` tells why scenarios have no result, where that is known better than their files tell.
+def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mapping[str, str] | None = None) -> SessionReport:
+    """The report of a session.
 
-    Raises OSError where the folder cannot be read.
+    `queue` names the scenarios that it covers, in order; without any they are all that the first invocation chose, then what else is on
+    disk by name. `did_not_run` tells why scenarios have no result, where that is known better than their files tell. Raises OSError where
+    the folder cannot be read.
     """
     records = invocations(session)
-    names = _names(session, records)
+    on_disk = _names(session, records)
+    names = tuple(queue) or on_disk
     floor = _floor(records)
     aggregate = RunAggregate(names, floor)
     judgements = {name: _read(aggregate, session, name) for name in names}
@@ -158,14 +171,18 @@ def read_report(session: Path, did_not_run: Mapping[str, str] | None = None) -> 
             reason = (did_not_run or {}).get(name) or classify(session, name, floor).reason
             scenarios.append(ReportedScenario(name, "not run", reason, moved_aside=aside.get(name, ())))
     missing = tuple((each.name, each.reason) for each in scenarios if each.outcome == "not run")
-    notes = SummaryNotes(did_not_run=missing, rerun_by_hand=layout.rerun_by_hand(session, names))
+    notes = SummaryNotes(
+        did_not_run=missing,
+        rerun_by_hand=layout.rerun_by_hand(session, names),
+        not_in_run=tuple(name for name in on_disk if name not in set(names)),
+    )
     return SessionReport(
         session=session.resolve().name,
         run=run,
+        notes=notes,
         rates=tuple(_rates(run)),
         domains=tuple((title, tuple(_domain_rates(rates, unit))) for title, unit, rates in _domain_blocks(run) if rates),
         scenarios=tuple(scenarios),
-        warnings=tuple(warning_lines(run, session.resolve().name.removeprefix(layout.SESSION_PREFIX), notes)),
         invocations=tuple(map(_started, records)),
     )
 
