@@ -22,7 +22,7 @@ a{color:inherit}.dim{color:var(--dim)}.num{text-align:right;font-variant-numeric
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));gap:.6rem;margin:1rem 0}
 .tile{background:var(--soft);border:1px solid var(--line);border-radius:6px;padding:.5rem .7rem}
 .tile b{display:block;font-size:1.35rem;font-variant-numeric:tabular-nums}.tile span{color:var(--dim);font-size:.85rem}
-.rates{display:grid;grid-template-columns:minmax(8rem,16rem) 1fr minmax(12rem,auto);gap:.35rem .8rem;align-items:center}
+.rates{display:grid;grid-template-columns:minmax(8rem,16rem) 1fr 17.5rem;gap:.35rem .8rem;align-items:center}
 .rates .figure{font-variant-numeric:tabular-nums;font-size:.9rem}
 svg.bar{display:block;width:100%;height:18px;overflow:visible}.track{fill:var(--soft);stroke:var(--line)}
 .fill{fill:var(--bar)}
