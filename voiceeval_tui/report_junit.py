@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 
+from voiceeval_engine.session.layout import TIMESTAMP_FORMAT
 from voiceeval_engine.session.report import ReportedScenario, SessionReport
 from voiceeval_tui.markup import xml_text
 
@@ -22,15 +24,34 @@ def render_junit(report: SessionReport) -> str:
     for scenario in report.scenarios:
         by_domain.setdefault(scenario.domain, []).append(scenario)
     root = _element("testsuites", name=report.session, **_counts(report.scenarios))
-    started = report.invocations[0].started_at[:19] if report.invocations else ""
-    for domain in sorted(by_domain):
-        suite = ET.SubElement(root, "testsuite", _texts(name=domain, **_counts(by_domain[domain])))
-        suite.set("skipped", str(sum(_kind(each) == "skipped" for each in by_domain[domain])))
-        if started:
-            suite.set("timestamp", xml_text(started))
-        suite.extend(_case(each) for each in by_domain[domain])
+    for number, domain in enumerate(sorted(by_domain)):
+        root.append(_suite(number, domain, by_domain[domain], _started(report)))
     ET.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
+
+
+def _suite(number: int, domain: str, scenarios: list[ReportedScenario], started: str | None) -> ET.Element:
+    """With all that the strictest schema in use, Ant's, wants of a suite."""
+    suite = _element("testsuite", name=domain, id=str(number), package=domain, hostname="localhost", **_counts(scenarios))
+    suite.set("skipped", str(sum(_kind(each) == "skipped" for each in scenarios)))
+    if started is not None:
+        suite.set("timestamp", started)
+    ET.SubElement(suite, "properties")
+    suite.extend(map(_case, scenarios))
+    for name in ("system-out", "system-err"):
+        ET.SubElement(suite, name)
+    return suite
+
+
+def _started(report: SessionReport) -> str | None:
+    """When the first invocation began, else what the session's name says; local ISO 8601 to the second."""
+    first = report.invocations[0].started_at if report.invocations else ""
+    for text, form in ((first[:19], "%Y-%m-%dT%H:%M:%S"), (report.timestamp, TIMESTAMP_FORMAT)):
+        try:
+            return datetime.strptime(text, form).isoformat(timespec="seconds")
+        except ValueError:
+            continue
+    return None
 
 
 def _case(scenario: ReportedScenario) -> ET.Element:

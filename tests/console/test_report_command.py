@@ -122,7 +122,7 @@ def test_a_session_without_any_result_has_a_page_and_xml(tmp_path: Path) -> None
     report = read_report(tmp_path)
     assert "Nothing was measured." in render_html(report)
     (suite,) = ET.fromstring(render_junit(report).encode())
-    assert (suite.get("tests"), suite.get("errors"), suite[0].find("error") is not None) == ("1", "1", True)
+    assert (suite.get("tests"), suite.get("errors"), suite.find("testcase/error") is not None) == ("1", "1", True)
 
 
 def test_the_junit_of_a_session_of_the_reference() -> None:
@@ -134,6 +134,10 @@ def test_the_junit_of_a_session_of_the_reference() -> None:
         "domB": ("2", "2", "0", "0"),
         "simple": ("1", "0", "0", "1"),
     }
+    assert {suite.get("timestamp") for suite in root} == {"2026-01-01T00:00:00"}
+    assert [[each.tag for each in suite if each.tag != "testcase"] for suite in root] == [
+        ["properties", "system-out", "system-err"]
+    ] * 3
     cases = {case.get("name"): case for case in root.iter("testcase")}
     assert [each.tag for each in cases["domA__1"]] == ["properties"]
     properties = {each.get("name"): each.get("value") for each in cases["domA__1"].iter("property")}
