@@ -96,7 +96,8 @@ def _check_target(target: str, session: Path) -> None:
 
 def _write(target: str, text: str) -> None:
     if target == "-":
-        sys.stdout.write(text)
+        # As character references HTML and XML survive whatever encoding the output has; JSON has nothing to replace.
+        sys.stdout.write(text.encode("ascii", "xmlcharrefreplace").decode())
         return
     path = Path(target).resolve()
     try:

@@ -232,6 +232,18 @@ def test_two_formats_on_standard_output_are_refused(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == ""
 
 
+def test_standard_output_needs_no_encoding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = hostile_session(tmp_path)
+    for option in ("--html", "--junit"):
+        assert main(["report", str(session), option, "-"]) == 0
+        out = capsys.readouterr().out
+        assert out.isascii()
+        if option == "--html":
+            assert "한국어" in Page(out).text
+        else:
+            assert any("한국어" in (element.text or "") for element in ET.fromstring(out).iter("failure"))
+
+
 def test_a_pipe_and_a_link_are_written_to(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("old")
     (tmp_path / "link.json").symlink_to("real.json")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import unicodedata
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hostile_text import HOSTILE
@@ -86,3 +88,14 @@ def test_xml_parses_whatever_the_text(text: str) -> None:
     assert (again.text or "") == xml_text(text).replace("\r\n", "\n").replace("\r", "\n")
     for lost in set(text) - set(xml_text(text)):
         assert unicodedata.category(lost) in ("Cc", "Cs", "Cn"), "only what XML 1.0 has no room for goes"
+
+
+def test_only_texts_of_our_own_are_taken_for_markup() -> None:
+    package = Path(__file__).parents[2] / "voiceeval_tui"
+    for path in sorted(package.glob("*.py")):
+        if path.name == "markup.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Html":
+                names = {each.id for argument in node.args for each in ast.walk(argument) if isinstance(each, ast.Name)}
+                assert names <= {"STYLE", "SCRIPT"}, f"{path.name}:{node.lineno}: markup made of something else than `tag`s"
