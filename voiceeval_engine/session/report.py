@@ -173,7 +173,7 @@ def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mappin
     missing = tuple((each.name, each.reason) for each in scenarios if each.outcome == "not run")
     notes = SummaryNotes(
         did_not_run=missing,
-        rerun_by_hand=layout.rerun_by_hand(session, names),
+        rerun_by_hand=tuple(layout.replaced_results(session, names)),
         not_in_run=tuple(name for name in on_disk if name not in set(names)),
     )
     return SessionReport(
