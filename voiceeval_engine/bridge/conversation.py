@@ -206,6 +206,8 @@ class Conversation:
             self._emit(events.Words(side=side, text=events.clip(data.text), at=now, **self._names()))
         elif isinstance(data, rtvi.BotOutputData) and data.completed:
             lane.mark("output", data.text, now)
+        elif isinstance(data, rtvi.BotOutputData) and data.announced:
+            lane.mark("announced", data.text, now)
         elif message.type == "bot-transcription" and isinstance(data, rtvi.TextData):
             lane.mark("transcription", data.text, now)
         elif message.type == "bot-interrupted":
