@@ -297,6 +297,9 @@ def test_an_interrupted_sentence_was_not_said_and_one_interrupted_after_its_end_
     cut = announced("One.", "Two.").event("agent", "interrupted", 2.5)
     assert cut.turns() == [("agent", "One.")]
     assert announced("One.", "Two.").event("agent", "interrupted", 3.1).turns() == [("agent", "One. Two.")]
+    unstopped = Story().speech("agent", 1.0, 2.0).event("agent", "started", 1.04).event("agent", "announced", 1.04, "One.")
+    unstopped.event("agent", "interrupted", 2.8).event("agent", "stopped", 2.8)
+    assert unstopped.turns() == [("agent", "One.")]
 
 
 def test_what_was_announced_and_told_otherwise_is_as_it_was_told() -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 from loguru import logger
+from pipecat.audio.mixers.base_audio_mixer import BaseAudioMixer
 from pipecat.frames.frames import (
     AggregatedTextFrame,
     EndFrame,
@@ -26,6 +27,7 @@ from pipecat.frames.frames import (
     LLMFullResponseStartFrame,
     LLMMessagesAppendFrame,
     MetricsFrame,
+    SpeechOutputAudioRawFrame,
     StartFrame,
     TTSAudioRawFrame,
     TTSStartedFrame,
@@ -71,14 +73,20 @@ class Manners:
     """How the stand-in's services behave.
 
     `text`: "before stop" is Pipecat's base class for services without word times; "after stop" are services that end each sentence's
-    audio themselves; "words" are services with word times. `stops`: after each sentence, or once a reply.
+    audio themselves; "words" are services with word times. `stops`: after each sentence, once a reply, or not at all: then the
+    transport's own time-out of 3 s does. `sound`: frames of a TTS, or of a speech-to-speech model. `streams`: silence all day.
     """
 
     text: Literal["before stop", "after stop", "words"] = "before stop"
-    stops: Literal["sentence", "reply"] = "sentence"
+    stops: Literal["sentence", "reply", "never"] = "sentence"
     thinks: float = 0.3
     hang_over: float = 0.4
     ready_twice: bool = False
+    sound: Literal["tts", "speech"] = "tts"
+    rate: int = RATE
+    streams: bool = False
+    errs: bool = False
+    """Reports an error of a service in each line."""
     barges_in_after: float | None = None
     """Speaks its second line when it has heard this much (s), whether the other has finished or not."""
     replies: dict[str, Any] = field(default_factory=dict)
@@ -151,10 +159,9 @@ class StandIn(FrameProcessor):
             self._last_loud = now
             if self._first_loud is None:
                 self._first_loud = now
-                if self._is_speaking:
-                    self._truth.interruptions += 1
-                    await self.broadcast_interruption()
-                    await self._fall_silent()
+                self._truth.interruptions += self._is_speaking
+                await self.broadcast_interruption()  # as Pipecat's own aggregator does at the start of every user turn
+                await self._fall_silent()
                 await self.broadcast_frame(UserStartedSpeakingFrame)
             barge = self._manners.barges_in_after
             if barge is not None and self._said == 0 and now - self._first_loud >= barge:
@@ -191,6 +198,8 @@ class StandIn(FrameProcessor):
         )
         await self.push_frame(MetricsFrame(data=[LLMUsageMetricsData(processor="StandInLLM", model="none", value=usage)]))
         await self.push_frame(LLMFullResponseEndFrame())
+        if self._manners.errs:
+            await self.push_error("the service is tired")
         clock, spoken = 0, 0.0
         for index, sentence in enumerate(line.sentences):
             announced = AggregatedTextFrame(sentence, "sentence")
@@ -207,7 +216,7 @@ class StandIn(FrameProcessor):
             last = index == len(line.sentences) - 1
             if self._manners.text == "before stop":
                 await self._tell(sentence, "sentence")
-            if last or self._manners.stops == "sentence":
+            if self._manners.stops == "sentence" or (last and self._manners.stops == "reply"):
                 await self.push_frame(TTSStoppedFrame())
             if self._manners.text == "after stop":
                 await self._tell(sentence, "sentence")
@@ -228,7 +237,8 @@ class StandIn(FrameProcessor):
         sound = tone(SECONDS_A_WORD * len(words), 180.0 + 40.0 * index)
         pcm = sound.tobytes()
         for start in range(0, len(pcm), 4096):
-            await self.push_frame(TTSAudioRawFrame(audio=pcm[start : start + 4096], sample_rate=RATE, num_channels=1))
+            kind = TTSAudioRawFrame if self._manners.sound == "tts" else SpeechOutputAudioRawFrame
+            await self.push_frame(kind(audio=pcm[start : start + 4096], sample_rate=RATE, num_channels=1))
         if self._manners.text == "words":
             for number, word in enumerate(words):
                 await self._tell(word, "word", clock + int(number * SECONDS_A_WORD * 1e9) + 1)
@@ -246,6 +256,22 @@ def tone(seconds: float, hertz: float) -> np.ndarray[Any, np.dtype[np.int16]]:
     at = np.arange(round(seconds * RATE)) / RATE
     swell = 0.6 + 0.4 * np.sin(2 * np.pi * 4 * at)
     return (8000 * swell * np.sin(2 * np.pi * hertz * at)).astype("<i2")
+
+
+class Silence(BaseAudioMixer):
+    """A mixer that adds nothing: the transport then sends audio without a pause."""
+
+    async def start(self, sample_rate: int) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def process_frame(self, frame: Any) -> None:
+        pass
+
+    async def mix(self, audio: bytes) -> bytes:
+        return audio
 
 
 class PipecatBot:
@@ -266,7 +292,11 @@ class PipecatBot:
     async def __aenter__(self) -> PipecatBot:
         transport = SingleClientWebsocketServerTransport(
             SingleClientWebsocketServerParams(
-                audio_in_enabled=True, audio_out_enabled=True, audio_out_end_silence_secs=0, serializer=ProtobufFrameSerializer()
+                audio_in_enabled=True,
+                audio_out_enabled=True,
+                audio_out_end_silence_secs=0,
+                audio_out_mixer=Silence() if self.manners.streams else None,
+                serializer=ProtobufFrameSerializer(),
             ),
             host="127.0.0.1",
             port=self._port,
@@ -275,7 +305,7 @@ class PipecatBot:
         worker = PipelineWorker(
             Pipeline([transport.input(), stand_in, transport.output()]),
             params=PipelineParams(
-                audio_in_sample_rate=16_000, audio_out_sample_rate=RATE, enable_metrics=True, enable_usage_metrics=True
+                audio_in_sample_rate=16_000, audio_out_sample_rate=self.manners.rate, enable_metrics=True, enable_usage_metrics=True
             ),
             rtvi_observer_params=RTVIObserverParams(),
             idle_timeout_secs=None,

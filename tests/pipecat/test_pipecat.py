@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -81,6 +82,7 @@ def test_turns_texts_latency_and_tokens_come_out_right(tmp_path: Path, text: str
     ended = ran.of("talk", events.TurnEnded)
     assert sorted(turn.text for turn in ended) == sorted(text for _, text in EXPECTED), "the journal tells the same"
     assert "unusable message" not in ran.log
+    assert ran.of("talk", events.Interrupted) == []
 
 
 PULLED = ("get_context_history", "get_scenario_summary")
@@ -96,9 +98,28 @@ def test_an_interruption_ends_the_turn_that_it_cuts_short(tmp_path: Path) -> Non
     assert turns(ran)[0] == ("agent", "Hello there, my friend.")
     assert sorted(turns(ran)[1:]) == [("agent", "Very well."), ("user", "Please stop it.")]
     assert agent.truth.interruptions == 1
-    assert [each.side for each in ran.of("talk", events.Interrupted)].count("agent") == 2, "the kick-off and the barge-in"
+    assert [each.side for each in ran.of("talk", events.Interrupted)] == ["agent"], "a server tells one at every turn"
     first = next(turn for turn in ran.of("talk", events.TurnEnded) if turn.text.startswith("Hello"))
     assert first.end - first.start < 2.5, "what was not played yet is not heard any more"
+
+
+@pytest.mark.parametrize(
+    ("agent", "user"),
+    [
+        pytest.param({"rate": 16_000}, {"rate": 48_000}, id="other sample rates"),
+        pytest.param({"streams": True}, {"streams": True, "text": "after stop"}, id="silence is streamed all day"),
+        pytest.param({"stops": "never"}, {"stops": "never", "sound": "speech"}, id="stopped only by the other's speech"),
+        pytest.param({"errs": True, "text": "after stop", "stops": "reply"}, {"errs": True}, id="services report errors"),
+    ],
+)
+def test_servers_with_other_habits_are_read_alike(tmp_path: Path, agent: dict[str, Any], user: dict[str, Any]) -> None:
+    speaker = PipecatBot(*AGENT, **agent)
+    ran = talk(tmp_path, speaker, PipecatBot(*USER, thinks=0.2, **user))
+    assert turns(ran) == EXPECTED
+    assert [each["latency_ms"] for each in ran.metrics("talk")["latencies"]] == [
+        pytest.approx(1000 * each, abs=60.0) for each in speaker.truth.answers
+    ]
+    assert ran.of("talk", events.Interrupted) == []
 
 
 @pytest.mark.parametrize("dies", ["cancelled", "ended"])
@@ -131,6 +152,28 @@ async def test_a_second_client_is_told_that_the_bot_is_busy_and_comes_in_when_th
         assert await second.request("reset", {}) is True
         await leaving
         await second.close()
+
+
+def test_an_agent_that_is_busy_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    agent, user = PipecatBot(Line(("Hello.",), exit="done")), PipecatBot(*USER)
+
+    async def occupy(entered: threading.Event) -> None:
+        other = BotLink("agent", agent.url, LOG)
+        await other.open(delays=())
+        entered.set()
+        await asyncio.sleep(2.0)
+        await other.close()
+
+    with serving(agent, user):
+        entered = threading.Event()
+        occupant = threading.Thread(target=lambda: asyncio.run(occupy(entered)))
+        occupant.start()
+        assert entered.wait(10.0)
+        ran = run_engine(tmp_path, [(agent, user)], {"talk": scenario("talk")})
+        occupant.join(10.0)
+    assert "1013 Server already has a connected client" in ran.log
+    assert turns(ran) == [("agent", "Hello.")]
+    assert ran.metrics("talk")["stop_reason"] == "[EXIT]"
 
 
 async def _later(seconds: float, work: Any) -> None:

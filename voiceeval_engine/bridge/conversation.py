@@ -49,7 +49,7 @@ CHECK_SECONDS = 0.064
 """Timers and settled turns are looked at about this often; audio goes out on every tick."""
 MAX_FINAL_RESPONSES = 1000
 SAME_INTERRUPTION_SECONDS = 0.1
-"""A bot tells an interruption twice, as a frame and as a message."""
+"""A bot tells an interruption twice, as a frame and as a message; a Pipecat bot at every turn of the other side, silent or not."""
 
 
 @dataclass
@@ -224,8 +224,9 @@ class Conversation:
 
     def on_interruption(self, side: Side) -> None:
         now = time.monotonic()
+        cut = self._lanes[side].holds_speech or self._tracker.speaking(side)
         self._lanes[side].interrupt(now)
-        if now - self._interrupted[side] > SAME_INTERRUPTION_SECONDS:
+        if cut and now - self._interrupted[side] > SAME_INTERRUPTION_SECONDS:
             self._emit(events.Interrupted(side=side, at=self._now(), **self._names()))
         self._interrupted[side] = now
 

@@ -198,10 +198,10 @@ class TurnTracker:
             state.segment.closing_since, state.segment.closing_tick = self._now, self._tick
 
     def on_interrupted(self, side: Side) -> None:
-        """The side drops what it was saying: what it announced is not spoken to its end."""
+        """The side drops what it is saying, if anything: what it announced is not spoken to its end."""
         segment = self._sides[side].segment
         if segment is not None and segment.closing_since is None:
-            segment.interrupted = True
+            segment.interrupted = segment.span is None or self._now - segment.span.last.sent < SETTLE
 
     def on_text(self, side: Side, text: str, kind: TextKind) -> None:
         """Words of the side: spoken (`bot-tts-text`), what stands in for them where there are none, or announced to be spoken."""
