@@ -49,7 +49,7 @@ CHECK_SECONDS = 0.064
 """Timers and settled turns are looked at about this often; audio goes out on every tick."""
 MAX_FINAL_RESPONSES = 1000
 SAME_INTERRUPTION_SECONDS = 0.1
-"""A bot tells an interruption twice, as a frame and as a message."""
+"""A bot tells an interruption twice, as a frame and as a message; a Pipecat bot at every turn of the other side, silent or not."""
 
 
 @dataclass
@@ -206,6 +206,8 @@ class Conversation:
             self._emit(events.Words(side=side, text=events.clip(data.text), at=now, **self._names()))
         elif isinstance(data, rtvi.BotOutputData) and data.completed:
             lane.mark("output", data.text, now)
+        elif isinstance(data, rtvi.BotOutputData) and data.announced:
+            lane.mark("announced", data.text, now)
         elif message.type == "bot-transcription" and isinstance(data, rtvi.TextData):
             lane.mark("transcription", data.text, now)
         elif message.type == "bot-interrupted":
