@@ -90,8 +90,12 @@ def _let_go_of_output() -> None:
 def _run_command(argv: list[str]) -> int:
     given = vars(build_parser().parse_args(argv))
     if given.get("list_domains") or given.get("list"):
-        catalog = _open_catalog(given.get("scenario_dir", ()))
-        _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
+        catalog = _open_catalog(given)
+        try:
+            _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
+            _warn_of_bad_packs(catalog)
+        finally:
+            catalog.close()
         return 0
     options = _options(given)
     plain = bool(given.get("no_ui")) or not sys.stdout.isatty()
@@ -148,16 +152,15 @@ def _options(given: dict[str, Any]) -> RunOptions:
         raise CommandError(str(error), 2) from error
 
 
-def _open_catalog(folders: Sequence[Path]) -> Catalog:
-    from voiceeval_engine.scenarios.catalog import Catalog
+def _open_catalog(given: dict[str, Any]) -> Catalog:
+    from voiceeval_engine.run.launch import open_catalog
+    from voiceeval_engine.run.options import RunOptions
     from voiceeval_engine.scenarios.model import ScenarioError
 
     try:
-        catalog = Catalog.of_packs(folders)
+        return open_catalog(RunOptions(scenario_dir=tuple(given.get("scenario_dir", ())), source=given.get("source")))
     except ScenarioError as error:
-        raise CommandError(f"--scenario-dir: {error}") from error
-    _warn_of_bad_packs(catalog)
-    return catalog
+        raise CommandError(str(error)) from error
 
 
 def _warn_of_bad_packs(catalog: Catalog) -> None:

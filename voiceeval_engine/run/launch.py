@@ -5,6 +5,7 @@ May import everything below and this folder. Rules: running page, "Commands" (se
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ from voiceeval_engine.run.resuming import ResumeError, find_session
 from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.scenarios.catalog import Catalog
 from voiceeval_engine.scenarios.model import ScenarioError
+from voiceeval_engine.scenarios.nemo import PACKAGE, is_installed
 from voiceeval_engine.session.invocations import Selection, first_selection
 from voiceeval_engine.session.lock import SessionHeld
 
@@ -43,13 +45,23 @@ class Plan:
 def make_plan(options: RunOptions, *, all_wanted: bool) -> Plan:
     """Choose the scenarios; with nothing selected all of them where `all_wanted`. Raises LaunchError."""
     try:
-        catalog = Catalog.of_packs(options.scenario_dir)
+        catalog = open_catalog(options)
     except ScenarioError as error:
-        raise LaunchError(f"--scenario-dir: {error}") from error
+        raise LaunchError(str(error)) from error
     first = _first_selection(options)
     if first is not None:
         return Plan(replace(options, scenarios=first.scenarios, domain=first.domain), catalog, first.names)
     return Plan(options, catalog, tuple(_select(catalog, options, all_wanted=all_wanted)))
+
+
+def open_catalog(options: RunOptions) -> Catalog:
+    """All scenarios that these options can choose from; nothing is listed yet. Raises ScenarioError, naming the option at fault."""
+    if options.source == "nemo" and not is_installed():
+        raise ScenarioError(f"--source nemo: there is no {PACKAGE} in the environment of {sys.executable}")
+    try:
+        return Catalog.open(options.scenario_dir, options.source)
+    except ScenarioError as error:
+        raise ScenarioError(f"--scenario-dir: {error}") from error
 
 
 async def run_plan(
@@ -90,7 +102,10 @@ async def _run(
     except OSError as error:
         raise LaunchError(f"--output-dir {own.output_dir}: the session cannot be made: {error}") from error
     on_session(runner)
-    return await runner.run()
+    try:
+        return await runner.run()
+    finally:
+        plan.catalog.close()
 
 
 def _first_selection(options: RunOptions) -> Selection | None:
@@ -108,7 +123,7 @@ def _select(catalog: Catalog, options: RunOptions, *, all_wanted: bool) -> list[
     if options.scenarios:
         try:
             for name in options.scenarios:
-                catalog.domain_of(name)
+                catalog.is_embedded(name)
         except ScenarioError as error:
             raise LaunchError(str(error)) from error
         return list(dict.fromkeys(options.scenarios))
@@ -118,7 +133,7 @@ def _select(catalog: Catalog, options: RunOptions, *, all_wanted: bool) -> list[
             raise LaunchError(f"--domain {options.domain}: no scenario's name starts with {options.domain}__")
         return names
     if options.demo:
-        return [name for name in catalog.names() if catalog.is_embedded(name)]
+        return catalog.embedded_names()
     if not all_wanted:
         raise LaunchError("nothing selected: give --scenarios, --domain or --demo, or --no-ui to run all scenarios", usage=True)
     names = catalog.names(include_embedded=False)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from voiceeval_engine.scenarios.model import Scenario, ScenarioError, name_prefix
+from voiceeval_engine.scenarios.nemo import NemoSource, is_installed
 from voiceeval_engine.scenarios.packs import DOMAIN_FILE, Pack
 
+SourceName = Literal["packs", "nemo"]
 EMBEDDED_FOLDER = Path(__file__).parent / "packs"
 
 
@@ -25,11 +27,11 @@ class Source(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Its scenarios."""
+        """Its scenarios. The first call may take seconds."""
 
     @property
     def errors(self) -> Sequence[Exception]:
-        """What it could not use; `str()` of each is a sentence."""
+        """What it could not use, as far as it has looked; `str()` of each is a sentence."""
 
     def load(self, name: str) -> Scenario:
         """Build one scenario; raises ScenarioError."""
@@ -37,16 +39,26 @@ class Source(Protocol):
     def domain_of(self, name: str) -> str:
         """A scenario's domain."""
 
+    def close(self) -> None:
+        """Let go what it has started; from any thread."""
+
 
 class Catalog:
-    """The scenarios of some sources by name."""
+    """The scenarios of some sources by name. A source is asked only for what those before it do not have."""
 
     def __init__(self, sources: Iterable[Source]) -> None:
         self._sources = tuple(sources)
-        self._by_name: dict[str, Source] = {}
-        for source in self._sources:
-            for name in source.names:
-                self._by_name.setdefault(name, source)
+
+    @classmethod
+    def open(cls, folders: Iterable[Path] = (), source: SourceName | None = None) -> Catalog:
+        """Packs and an installed package, as `source` says; by itself the package is a source where it is installed.
+
+        Raises ScenarioError. With "nemo" the packs in `folders` are not opened.
+        """
+        packs = cls.of_packs(folders if source != "nemo" else ())
+        if source == "packs" or not (source == "nemo" or is_installed()):
+            return packs
+        return cls([*packs._sources, NemoSource()])
 
     @classmethod
     def of_packs(cls, folders: Iterable[Path] = ()) -> Catalog:
@@ -62,9 +74,14 @@ class Catalog:
         """All names, sorted; with `prefix` those that start with `<prefix>__`."""
         return sorted(
             name
-            for name, source in self._by_name.items()
+            for name, source in self._by_name().items()
             if (include_embedded or not source.embedded) and (prefix is None or name.startswith(f"{prefix}__"))
         )
+
+    def embedded_names(self) -> list[str]:
+        """Those that are shipped with us, sorted; no other source is asked."""
+        embedded = {name for source in self._sources if source.embedded for name in source.names}
+        return sorted(name for name in embedded if self.is_embedded(name))
 
     def domains(self, *, include_embedded: bool = True) -> dict[str, int]:
         """How many scenarios each name prefix has, sorted by prefix; names without a prefix are left out."""
@@ -86,12 +103,21 @@ class Catalog:
         """Build a scenario; raises ScenarioError, naming near matches where there is none of that name."""
         return self._source(name).load(name)
 
+    def close(self) -> None:
+        """Let go what the sources have started; from any thread."""
+        for source in self._sources:
+            source.close()
+
+    def _by_name(self) -> dict[str, Source]:
+        return {name: source for source in reversed(self._sources) for name in source.names}
+
     def _source(self, name: str) -> Source:
-        source = self._by_name.get(name)
+        source = next((source for source in self._sources if name in source.names), None)
         if source is None:
-            near = difflib.get_close_matches(name, self._by_name, n=3)
+            near = difflib.get_close_matches(name, self._by_name(), n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else "; --list shows what there is"
-            raise ScenarioError(f"there is no scenario {name!r}{hint}")
+            failed = [f"; {error}" for each in self._sources if not each.names for error in each.errors]
+            raise ScenarioError(f"there is no scenario {name!r}{hint}{''.join(failed)}")
         return source
 
 
