@@ -51,8 +51,8 @@ class Offload:
         return await asyncio.wrap_future(self._apart.submit(function, *args, **kwargs))
 
     def close(self) -> None:
-        """End threads and worker; work that has begun is finished, what has not is dropped. For work apart nobody waits."""
-        self._apart.shutdown(wait=False, cancel_futures=True)
+        """End threads and worker; work that has begun is finished, what has not is dropped."""
+        self._apart.shutdown(wait=True, cancel_futures=True)
         self.threads.shutdown(wait=True, cancel_futures=True)
         if self._process is not None:
             self._process.shutdown(wait=True, cancel_futures=True)

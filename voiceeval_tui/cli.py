@@ -153,12 +153,11 @@ def _options(given: dict[str, Any]) -> RunOptions:
 
 
 def _open_catalog(given: dict[str, Any]) -> Catalog:
-    from voiceeval_engine.run.launch import open_catalog
-    from voiceeval_engine.run.options import RunOptions
+    from voiceeval_engine.scenarios.catalog import Catalog
     from voiceeval_engine.scenarios.model import ScenarioError
 
     try:
-        return open_catalog(RunOptions(scenario_dir=tuple(given.get("scenario_dir", ())), source=given.get("source")))
+        return Catalog.open(given.get("scenario_dir", ()), given.get("source"))
     except ScenarioError as error:
         raise CommandError(str(error)) from error
 

@@ -15,8 +15,8 @@ from typing import Any
 from voiceeval_engine.bridge.setup import SIDES, Log, Pair
 from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.judging import find_key
-from voiceeval_engine.run.launch import open_catalog
 from voiceeval_engine.run.options import RunOptions
+from voiceeval_engine.scenarios.catalog import Catalog
 from voiceeval_engine.scoring.judge import Judge, JudgeSettings
 from voiceeval_engine.session.run_args import redact
 from voiceeval_engine.wire.link import BotLink, LinkError
@@ -24,7 +24,7 @@ from voiceeval_engine.wire.link import BotLink, LinkError
 
 def list_scenarios(options: RunOptions) -> Mapping[str, Any]:
     """`scenarios`: [name, whether it is embedded] of all, `problems`: sentences about packs. Raises ScenarioError."""
-    catalog = open_catalog(options)
+    catalog = Catalog.open(options.scenario_dir, options.source)
     try:
         return {
             "scenarios": [[name, catalog.is_embedded(name)] for name in catalog.names()],

@@ -5,7 +5,6 @@ May import everything below and this folder. Rules: running page, "Commands" (se
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +16,6 @@ from voiceeval_engine.run.resuming import ResumeError, find_session
 from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.scenarios.catalog import Catalog
 from voiceeval_engine.scenarios.model import ScenarioError
-from voiceeval_engine.scenarios.nemo import PACKAGE, is_installed
 from voiceeval_engine.session.invocations import Selection, first_selection
 from voiceeval_engine.session.lock import SessionHeld
 
@@ -45,23 +43,13 @@ class Plan:
 def make_plan(options: RunOptions, *, all_wanted: bool) -> Plan:
     """Choose the scenarios; with nothing selected all of them where `all_wanted`. Raises LaunchError."""
     try:
-        catalog = open_catalog(options)
+        catalog = Catalog.open(options.scenario_dir, options.source)
     except ScenarioError as error:
         raise LaunchError(str(error)) from error
     first = _first_selection(options)
     if first is not None:
         return Plan(replace(options, scenarios=first.scenarios, domain=first.domain), catalog, first.names)
     return Plan(options, catalog, tuple(_select(catalog, options, all_wanted=all_wanted)))
-
-
-def open_catalog(options: RunOptions) -> Catalog:
-    """All scenarios that these options can choose from; nothing is listed yet. Raises ScenarioError, naming the option at fault."""
-    if options.source == "nemo" and not is_installed():
-        raise ScenarioError(f"--source nemo: there is no {PACKAGE} in the environment of {sys.executable}")
-    try:
-        return Catalog.open(options.scenario_dir, options.source)
-    except ScenarioError as error:
-        raise ScenarioError(f"--scenario-dir: {error}") from error
 
 
 async def run_plan(
@@ -102,10 +90,7 @@ async def _run(
     except OSError as error:
         raise LaunchError(f"--output-dir {own.output_dir}: the session cannot be made: {error}") from error
     on_session(runner)
-    try:
-        return await runner.run()
-    finally:
-        plan.catalog.close()
+    return await runner.run()
 
 
 def _first_selection(options: RunOptions) -> Selection | None:

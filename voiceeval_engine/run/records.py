@@ -38,9 +38,11 @@ T = TypeVar("T")
 
 
 class Scenarios(Protocol):
-    """Where scenarios come from; `get` may take long and raises ScenarioError."""
+    """Where scenarios come from; `get` may take long and raises ScenarioError. After `close`, from another thread, it comes to its end."""
 
     def get(self, name: str) -> Scenario: ...
+
+    def close(self) -> None: ...
 
 
 class SourceFailed(Exception):

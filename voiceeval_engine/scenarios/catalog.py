@@ -6,12 +6,13 @@ Listing builds nothing. May import its own folder and the standard library. Rule
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
 from voiceeval_engine.scenarios.model import Scenario, ScenarioError, name_prefix
-from voiceeval_engine.scenarios.nemo import NemoSource, is_installed
+from voiceeval_engine.scenarios.nemo import PACKAGE, NemoSource, is_installed
 from voiceeval_engine.scenarios.packs import DOMAIN_FILE, Pack
 
 SourceName = Literal["packs", "nemo"]
@@ -53,10 +54,17 @@ class Catalog:
     def open(cls, folders: Iterable[Path] = (), source: SourceName | None = None) -> Catalog:
         """Packs and an installed package, as `source` says; by itself the package is a source where it is installed.
 
-        Raises ScenarioError. With "nemo" the packs in `folders` are not opened.
+        Nothing of the package is listed yet. Raises ScenarioError, naming the option at fault. With "nemo" the packs in `folders` are
+        not opened.
         """
-        packs = cls.of_packs(folders if source != "nemo" else ())
-        if source == "packs" or not (source == "nemo" or is_installed()):
+        installed = source != "packs" and is_installed()
+        if source == "nemo" and not installed:
+            raise ScenarioError(f"--source nemo: there is no {PACKAGE} in the environment of {sys.executable}")
+        try:
+            packs = cls.of_packs(folders if source != "nemo" else ())
+        except ScenarioError as error:
+            raise ScenarioError(f"--scenario-dir: {error}") from error
+        if not installed:
             return packs
         return cls([*packs._sources, NemoSource()])
 

@@ -2,7 +2,7 @@
 
 Run as `python -m voiceeval_engine.scenarios.nemo_helper`; the only file that imports that package. What it and its scenarios print goes
 to standard error: the protocol has the real standard output to itself. The first line is `{"ok": {}}` once the package is imported, or
-`{"error"}`. Then one line a request, `{"ask", ...}`, and one a reply: `{"ok": ..., "peak": bytes}` or `{"error": sentence}`; an `error`
+`{"error"}`. Then one line a request, `{"ask", ...}`, and one a reply: `{"ok": ..., "memory": bytes}` or `{"error": sentence}`; an `error`
 with `"lost": true` means that databases asked for by their key are not here (an earlier helper had them). With each reply END_MARK and a
 line break go to standard error, so that what was printed can be told from what the next request prints.
 
@@ -26,6 +26,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from voiceeval_engine.domains.state import apply_delta, db_hash
@@ -218,16 +219,22 @@ def _reply(helper: Helper, line: bytes) -> str:
     try:
         request = json.loads(line)
         helper.drop(request.get("drop") or [])
-        return json.dumps({"ok": helper.answers[request["ask"]](request), "peak": _peak()}, default=_plain)
+        return json.dumps({"ok": helper.answers[request["ask"]](request), "memory": _memory()}, default=_plain)
     except Failed as error:
-        return json.dumps({"error": str(error), "lost": isinstance(error, Lost), "peak": _peak()})
+        return json.dumps({"error": str(error), "lost": isinstance(error, Lost), "memory": _memory()})
     except BaseException as error:  # noqa: BLE001 - a reply that JSON cannot hold, or a slip of ours: the next request is not its business
-        return json.dumps({"error": f"it cannot be handed on: {type(error).__name__}: {str(error)[:500]}", "peak": _peak()})
+        return json.dumps({"error": f"it cannot be handed on: {type(error).__name__}: {str(error)[:500]}", "memory": _memory()})
 
 
-def _peak() -> int:
-    """The most memory that this process ever had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+def _memory() -> int:
+    """What this process holds, in bytes; where the system does not tell, the most that it ever held.
+
+    On Linux that most would begin with what the engine held when it started this process.
+    """
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def main() -> None:
@@ -243,7 +250,7 @@ def main() -> None:
     try:
         with _blaming("importing nemo_voice_agent"):
             helper = Helper()
-        _send(replies, json.dumps({"ok": {}, "peak": _peak()}))
+        _send(replies, json.dumps({"ok": {}, "memory": _memory()}))
     except Failed as error:
         _send(replies, json.dumps({"error": str(error)}))
     while helper is not None:

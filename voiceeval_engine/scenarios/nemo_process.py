@@ -80,7 +80,7 @@ class HelperProcess:
                 line = f'{line[:-1]}, "{name}": {text}}}'
             reply, printed = self._exchange(running, line.replace("\n", " "), self._limits[1])
             self._bad = 0
-            if reply.get("peak", 0) > running.first_peak + self._room:
+            if reply.get("memory", 0) > running.first_memory + self._room:
                 self._end(running)
         if "ok" not in reply:
             raise HelperError(str(reply.get("error")), printed, lost=reply.get("lost") is True)
@@ -113,7 +113,7 @@ class HelperProcess:
             self._bad += 1
             self._end(running)
             raise HelperError(str(reply.get("error")), printed)
-        running.first_peak = reply.get("peak", 0)
+        running.first_memory = reply.get("memory", 0)
         return running
 
     def _exchange(self, running: _Running, line: str | None, seconds: float) -> tuple[dict[str, Any], str]:
@@ -171,7 +171,7 @@ class _Running:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, start_new_session=True,
         )  # fmt: skip
         self.requests, self.replies, errors = _open(self.process.stdin), _open(self.process.stdout), _open(self.process.stderr)
-        self.first_peak = 0
+        self.first_memory = 0
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._answered = threading.Event()
         self._reader = threading.Thread(target=self._read, args=(errors,), daemon=True)
