@@ -65,6 +65,7 @@ class ConsoleApp(App[None]):
     TITLE = "voiceeval-tui"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,ctrl+q", "interrupt", "ask like q; twice leaves", show=False, priority=True, system=True),
+        Binding("ctrl+z", "suspend_process", "to the shell; fg comes back", show=False, priority=True, system=True),
     ]
 
     def __init__(
@@ -119,11 +120,11 @@ class ConsoleApp(App[None]):
             self.notify(drawable(str(error)), severity="error", markup=False)
 
     def on_run_screen_home_wanted(self, message: RunScreen.HomeWanted) -> None:
-        """Back to the home screen, or to that of the session's folder."""
-        if isinstance(self.screen_stack[0], HomeScreen):
+        """Back to the home screen, or to that of the session's folder; the first screen of all cannot be switched, so it stays below."""
+        if any(isinstance(screen, HomeScreen) for screen in self.screen_stack):
             self.pop_screen()
         else:
-            self.switch_screen(HomeScreen(replace(self._defaults, output_dir=message.output_dir)))
+            self.push_screen(HomeScreen(replace(self._defaults, output_dir=message.output_dir)))
 
     def _run_screen(self, source: Source, engine: Engine | None = None) -> RunScreen:
         screen = RunScreen(source, engine or SocketEngine(source.session), 1.0 / self._fps)

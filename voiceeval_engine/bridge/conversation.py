@@ -221,8 +221,13 @@ class Conversation:
             self._log.warning("%s bot reports%s: %s", side, " a fatal error" if data.fatal else "", rtvi.shorten(data.error))
 
     def on_interruption(self, side: Side) -> None:
+        """Told as an event only where there was something to interrupt: bots send one at every kick-off, before anything was said."""
         now = time.monotonic()
-        self._lanes[side].interrupt(now)
+        lane = self._lanes[side]
+        cut = lane.holds_speech or self._tracker.speaking(side)
+        lane.interrupt(now)
+        if not cut:
+            return
         if now - self._interrupted[side] > SAME_INTERRUPTION_SECONDS:
             self._emit(events.Interrupted(side=side, at=self._now(), **self._names()))
         self._interrupted[side] = now

@@ -1,4 +1,4 @@
-"""How to start a run: every option with its default, meaning and check. The command line and, later, a form fill it in.
+"""How to start a run: every option with its default, meaning and check. The command line and the console's forms fill it in.
 
 Names, defaults and meaning are the reference's where it has the option. May import the standard library and lower floors. Rule:
 running page, "Commands".

@@ -228,6 +228,7 @@ class Records:
         return await _to_its_end(self._came_to_nothing(job, reason, tokens, talked))
 
     async def _came_to_nothing(self, job: Job, reason: str, tokens: int, talked: bool) -> bool:
+        reason = self.clean(reason)
         if talked:
             self._replaced.pop(job.name, None)
         result = await self._earlier_result(job)
@@ -251,13 +252,19 @@ class Records:
             self._ledger.restore(result, job.attempts)
         return result is not None
 
-    async def settle(self, names: Sequence[str]) -> None:
-        """The queue is at its end: results that scenarios still in it were to replace count again."""
+    async def settle(self) -> None:
+        """The queue is at its end: results that scenarios still in it were to replace count again, those of attempts that began do not."""
         await asyncio.gather(*self._skipping)
-        for job in filter(None, map(self.backlog.waiting, names)):
+        left = [job for job in self.backlog.unfinished() if job.by_hand and not self._is_running(job)]
+        for job in left:
+            self.backlog.remove(job)  # nobody else, an operator who skips it for one, is to settle it too
+        for job in left:
             if (result := await self._earlier_result(job)) is not None:
-                self.backlog.remove(job)
                 self._count_again(job, result)
+
+    def _is_running(self, job: Job) -> bool:
+        """Whether the job's attempt has begun: the end of the run cut it, and a resume runs it again."""
+        return self.backlog.in_hand(job.name) is job and layout.scenario_dir(self._session, job.name).exists()
 
     async def _earlier_result(self, job: Job) -> events.ScenarioScored | None:
         """The result that the job was to replace, its folder in its place again; None where there is none."""
