@@ -60,6 +60,11 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--domain", metavar="D", help="run all whose name starts with D__")
     what.add_argument("--scenario-dir", type=Path, action="append", metavar="DIR", help="a folder of scenario packs, repeatable")
     what.add_argument(
+        "--source",
+        choices=("packs", "nemo"),
+        help="scenarios of packs, or of an installed nemo_voice_agent (packs first, and the package where it is installed)",
+    )
+    what.add_argument(
         "--resume", metavar="TIMESTAMP", help="go on with the session eval_TIMESTAMP; with no selection, with its own scenarios"
     )
     how = parser.add_argument_group("how to run")

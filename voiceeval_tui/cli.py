@@ -96,11 +96,15 @@ def _let_go_of_output() -> None:
 def _run_command(argv: list[str]) -> int:
     given = vars(build_parser().parse_args(argv))
     if given.get("list_domains") or given.get("list"):
-        catalog = _open_catalog(given.get("scenario_dir", ()))
-        if given.get("json"):
-            _print_json(documents.domain_list(catalog) if given.get("list_domains") else documents.scenario_list(catalog))
-        else:
-            _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
+        catalog = _open_catalog(given)
+        try:
+            if given.get("json"):
+                _print_json(documents.domain_list(catalog) if given.get("list_domains") else documents.scenario_list(catalog))
+            else:
+                _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
+            _warn_of_bad_packs(catalog)
+        finally:
+            catalog.close()
         return 0
     options, as_json = _options(given), bool(given.get("json"))
     plain = as_json or bool(given.get("no_ui")) or not sys.stdout.isatty()
@@ -160,16 +164,14 @@ def _options(given: dict[str, Any]) -> RunOptions:
         raise CommandError(str(error), 2) from error
 
 
-def _open_catalog(folders: Sequence[Path]) -> Catalog:
+def _open_catalog(given: dict[str, Any]) -> Catalog:
     from voiceeval_engine.scenarios.catalog import Catalog
     from voiceeval_engine.scenarios.model import ScenarioError
 
     try:
-        catalog = Catalog.of_packs(folders)
+        return Catalog.open(given.get("scenario_dir", ()), given.get("source"))
     except ScenarioError as error:
-        raise CommandError(f"--scenario-dir: {error}") from error
-    _warn_of_bad_packs(catalog)
-    return catalog
+        raise CommandError(str(error)) from error
 
 
 def _warn_of_bad_packs(catalog: Catalog) -> None:

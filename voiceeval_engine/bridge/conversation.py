@@ -341,10 +341,10 @@ class Conversation:
         )
 
     async def _sync(self, shadow: Shadow) -> None:
-        """Replay what the bots applied, in order; in a thread, because it copies databases and runs the domain's code."""
+        """Replay what the bots applied, in order; in a thread apart, because it copies databases and runs the domain's code."""
         while True:
             side, action = await self._applied.get()
-            deltas = await self._offload.run(0, shadow.replay, side, action)
+            deltas = await self._offload.apart(shadow.replay, side, action)
             await send_deltas(self._links, self._scenario.domain, deltas, self._log)
 
     async def _pull(self) -> dict[Side, Pulled]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from voiceeval_engine.bridge.ending import Policy
@@ -50,6 +50,8 @@ class RunOptions:
     scenarios: tuple[str, ...] = ()
     domain: str | None = None
     scenario_dir: tuple[Path, ...] = ()
+    source: Literal["packs", "nemo"] | None = None
+    """Where scenarios come from: packs, an installed `nemo_voice_agent`, or (None) packs first and the package where it is installed."""
     audio_chunk_in_seconds: float = 0.016
     output_sample_rate: int = 16_000
     duration: float | None = None

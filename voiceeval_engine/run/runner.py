@@ -37,7 +37,7 @@ from voiceeval_engine.session.run_args import Invocation, append_invocation, red
 
 
 class Runner:
-    """Runs `names` once. `run` returns whether every one of them has a result."""
+    """Runs `names` once. `run` returns whether every one of them has a result; `scenarios` is closed then."""
 
     def __init__(
         self,
@@ -126,6 +126,7 @@ class Runner:
             await self._disk.close()
             await self._journal.close()
             self._logs.close()
+            self._scenarios.close()
             self._offload.close()
             self._lock.release()
 

@@ -96,6 +96,8 @@ class Worker:
         try:
             return await self._run(job)
         except (ScenarioError, DomainError, NoiseError) as error:
+            if printed := getattr(error, "printed", ""):
+                self._log.warning("%s: printed before that:\n%s", job.name, printed)
             await records.came_to_nothing(job, str(error))
         except SourceFailed as error:
             self._log.exception("scenario %s cannot be built", job.name)
