@@ -158,7 +158,7 @@ def test_a_failed_judge_and_a_missing_result_are_errors(tmp_path: Path) -> None:
     messages = {case.get("name"): [(each.tag, each.get("message")) for each in case[1:]] for case in root.iter("testcase")}
     assert messages == {
         "d__judge": [("error", "the judge's call failed: Error: 503")],
-        "d__fresh": [("error", "not run: no subdir")],
+        "d__fresh": [("error", "not run: never started")],
         "d__pending": [("error", "pending: the judge has not answered")],
     }
     assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("3", "0", "3")

@@ -72,10 +72,10 @@ def test_every_state_has_its_outcome_in_queue_order(tmp_path: Path) -> None:
         "d__later": "passed",
     }
     reasons = {each.name: each.reason for each in report.scenarios}
-    assert (reasons["d__cut"], reasons["d__fresh"]) == ("no metrics.json (in-flight)", "skipped by hand")
+    assert (reasons["d__cut"], reasons["d__fresh"]) == ("begun, without a result", "skipped by hand")
     assert [each.name for each in report.scenarios if each.failed_by_judge_alone] == ["d__judge"]
     assert not report.complete
-    assert "WARNING: 2 scenario(s) did not run: d__cut (no metrics.json (in-flight)), d__fresh (skipped by hand)" in report.warnings
+    assert "WARNING: 2 scenario(s) did not run: d__cut (begun, without a result), d__fresh (skipped by hand)" in report.warnings
 
 
 def test_a_queue_limits_the_report_and_what_it_leaves_out_is_named(tmp_path: Path) -> None:

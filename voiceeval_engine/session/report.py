@@ -18,7 +18,7 @@ from voiceeval_engine.session.evidence import LogSegment
 from voiceeval_engine.session.files import UnreadableFile, read_json
 from voiceeval_engine.session.invocations import invocations, recorded_names
 from voiceeval_engine.session.metrics import ScenarioMetrics, latency_stats, saved_context, whole
-from voiceeval_engine.session.resume import classify, scenario_names
+from voiceeval_engine.session.resume import NO_FOLDER, NO_METRICS, classify, scenario_names
 from voiceeval_engine.session.run_args import shareable
 from voiceeval_engine.session.summary import SummaryNotes, warning_lines, wilson_interval
 from voiceeval_engine.session.transcripts import read_log, turns_of
@@ -28,6 +28,8 @@ Outcome = Literal["passed", "failed", "stalled", "no verdict", "pending", "unrea
 DEFAULT_FLOOR = 2
 MAX_TEXT = 20_000
 """Longer texts are cut: a report is read by people and sent around."""
+_WITHOUT_RESULT = {NO_FOLDER: "never started", NO_METRICS: "begun, without a result"}
+"""What a resume calls these, in words for people who never resumed."""
 _JUDGE_SIGNALS = frozenset({"nl_assertion", "judge_passed"})
 
 
@@ -168,7 +170,8 @@ def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mappin
         elif name in unreadable:
             scenarios.append(ReportedScenario(name, "unreadable", unreadable[name], moved_aside=aside.get(name, ())))
         else:
-            reason = (did_not_run or {}).get(name) or classify(session, name, floor).reason
+            found = classify(session, name, floor).reason
+            reason = (did_not_run or {}).get(name) or _WITHOUT_RESULT.get(found, found)
             scenarios.append(ReportedScenario(name, "not run", reason, moved_aside=aside.get(name, ())))
     missing = tuple((each.name, each.reason) for each in scenarios if each.outcome == "not run")
     notes = SummaryNotes(
