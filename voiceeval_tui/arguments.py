@@ -65,6 +65,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="scenarios of packs, or of an installed nemo_voice_agent (packs first, and the package where it is installed)",
     )
     what.add_argument(
+        "--scenarios-from",
+        metavar="SESSION",
+        help="run again what a session holds (its folder, or its timestamp under --output-dir), from its saved prompts and tools; no other "
+        "source; what needs a database is not run",
+    )
+    what.add_argument(
         "--resume", metavar="TIMESTAMP", help="go on with the session eval_TIMESTAMP; with no selection, with its own scenarios"
     )
     how = parser.add_argument_group("how to run")

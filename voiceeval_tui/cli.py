@@ -151,6 +151,8 @@ def _options(given: dict[str, Any]) -> RunOptions:
     from voiceeval_engine.run.options import DEMO_DEFAULTS, OptionError, RunOptions
 
     fields = {name: value for name, value in given.items() if name in RunOptions.__dataclass_fields__}
+    if "scenarios_from" in fields:
+        fields["scenarios_from"] = _named_session(given)
     if given.get("demo"):
         fields = {**DEMO_DEFAULTS, **fields}
         if given.keys() & {"pair", "agent_url", "user_url"}:
@@ -164,12 +166,24 @@ def _options(given: dict[str, Any]) -> RunOptions:
         raise CommandError(str(error), 2) from error
 
 
+def _named_session(given: dict[str, Any]) -> Path:
+    """What `--scenarios-from` means."""
+    from voiceeval_engine.run.options import RunOptions
+    from voiceeval_tui.sessions import NoSession, find_session
+
+    try:
+        return find_session(given["scenarios_from"], given.get("output_dir", RunOptions.output_dir))
+    except NoSession as error:
+        raise CommandError(f"--scenarios-from: {error}") from error
+
+
 def _open_catalog(given: dict[str, Any]) -> Catalog:
     from voiceeval_engine.scenarios.catalog import Catalog
     from voiceeval_engine.scenarios.model import ScenarioError
 
+    options = _options(given)
     try:
-        return Catalog.open(given.get("scenario_dir", ()), given.get("source"))
+        return Catalog.open(options.scenario_dir, options.source, options.scenarios_from)
     except ScenarioError as error:
         raise CommandError(str(error)) from error
 

@@ -37,7 +37,8 @@ def open_run(options: RunOptions, argv: Sequence[str], look: Look) -> int:
 
     What could not be started is told before the screen is taken, with the exit code that a headless run would have.
     """
-    if not (options.demo or options.scenarios or options.domain is not None or options.resume is not None):
+    selected = options.demo or options.scenarios or options.domain is not None or options.scenarios_from is not None
+    if not selected and options.resume is None:
         return show(None, look, options)
     try:
         return show(open_source(start_engine(options, argv).session), look, options)

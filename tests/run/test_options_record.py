@@ -24,14 +24,22 @@ def _pairs(ports: list[int]) -> tuple[tuple[str, str], ...]:
     return tuple((f"ws://localhost:{a}", f"ws://h/{u}") for a, u in zip(ports[::2], ports[1::2], strict=False))
 
 
+_source = st.one_of(
+    st.fixed_dictionaries(
+        {
+            "scenario_dir": st.lists(st.sampled_from([Path("/a"), Path("/b c")]), max_size=2, unique=True).map(tuple),
+            "source": st.sampled_from([None, "packs", "nemo"]),
+        }
+    ),
+    st.just({"scenarios_from": Path(__file__).parent}),
+)
 _options_given = st.builds(
-    RunOptions,
+    lambda source, **given: RunOptions(**source, **given),
+    _source,
     pair=st.just(()) | _ports.map(_pairs),
     output_dir=st.sampled_from([Path("eval_results"), Path("/somewhere/else")]),
     scenarios=st.lists(_words, max_size=3, unique=True).map(tuple),
     domain=st.none() | _words,
-    scenario_dir=st.lists(st.sampled_from([Path("/a"), Path("/b c")]), max_size=2, unique=True).map(tuple),
-    source=st.sampled_from([None, "packs", "nemo"]),
     duration=st.none() | _seconds,
     inactivity_timeout=_seconds,
     conversation_end_policy=st.sampled_from(["tool-only", "valid-terminal-state"]),
@@ -84,6 +92,8 @@ def test_what_a_record_of_the_reference_lacks_takes_its_default() -> None:
         ({"pause": float("nan")}, "--pause nan"),
         ({"min_agent_turns": -1}, "--min-agent-turns -1"),
         ({"scenario_dir": [[1]]}, "--scenario-dir"),
+        ({"scenarios_from": 7}, "--scenarios-from '7'"),
+        ({"scenarios_from": "/a", "source": "packs"}, "--scenarios-from takes the scenarios of a session alone"),
     ],
 )
 def test_a_record_that_cannot_be_used_is_refused_by_its_option(record: dict[str, Any], told: str) -> None:

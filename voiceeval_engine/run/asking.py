@@ -24,7 +24,7 @@ from voiceeval_engine.wire.link import BotLink, LinkError
 
 def list_scenarios(options: RunOptions) -> Mapping[str, Any]:
     """`scenarios`: [name, whether it is embedded] of all, `problems`: sentences about packs. Raises ScenarioError."""
-    catalog = Catalog.open(options.scenario_dir, options.source)
+    catalog = Catalog.open(options.scenario_dir, options.source, options.scenarios_from)
     try:
         return {
             "scenarios": [[name, catalog.is_embedded(name)] for name in catalog.names()],

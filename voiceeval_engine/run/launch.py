@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from voiceeval_engine.live import events
 from voiceeval_engine.run.embedded import EmbeddedPairsFailed, embedded_pairs
@@ -16,7 +17,7 @@ from voiceeval_engine.run.resuming import ResumeError, find_session
 from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.scenarios.catalog import Catalog
 from voiceeval_engine.scenarios.model import ScenarioError
-from voiceeval_engine.session.invocations import Selection, first_selection
+from voiceeval_engine.session.invocations import Selection, first_selection, invocations
 from voiceeval_engine.session.lock import SessionHeld
 
 DEMO_PAIRS = 4
@@ -42,8 +43,9 @@ class Plan:
 
 def make_plan(options: RunOptions, *, all_wanted: bool) -> Plan:
     """Choose the scenarios; with nothing selected all of them where `all_wanted`. Raises LaunchError."""
+    options = _with_recorded_source(options)
     try:
-        catalog = Catalog.open(options.scenario_dir, options.source)
+        catalog = Catalog.open(options.scenario_dir, options.source, options.scenarios_from)
     except ScenarioError as error:
         raise LaunchError(str(error)) from error
     first = _first_selection(options)
@@ -93,12 +95,26 @@ async def _run(
     return await runner.run()
 
 
+def _with_recorded_source(options: RunOptions) -> RunOptions:
+    """A resume that names no source takes the session that the scenarios came from, where they came from one."""
+    if options.resume is None or options.scenario_dir or options.source is not None or options.scenarios_from is not None:
+        return options
+    records = invocations(_session(options))
+    parsed = records[-1].get("parsed_args") if records else None
+    recorded = parsed.get("scenarios_from") if isinstance(parsed, dict) else None
+    return replace(options, scenarios_from=Path(recorded)) if isinstance(recorded, str) and recorded else options
+
+
 def _first_selection(options: RunOptions) -> Selection | None:
     """What a resume with no selection goes on with; None for any other run, or where the session does not tell."""
     if options.resume is None or options.scenarios or options.domain is not None:
         return None
+    return first_selection(_session(options))
+
+
+def _session(options: RunOptions) -> Path:
     try:
-        return first_selection(find_session(options.output_dir, options.resume))
+        return find_session(options.output_dir, options.resume or "")
     except ResumeError as error:
         raise LaunchError(str(error)) from error
 
@@ -117,6 +133,10 @@ def _select(catalog: Catalog, options: RunOptions, *, all_wanted: bool) -> list[
         if not names:
             raise LaunchError(f"--domain {options.domain}: no scenario's name starts with {options.domain}__")
         return names
+    if options.scenarios_from is not None:
+        if not catalog.names():
+            raise LaunchError(f"--scenarios-from {options.scenarios_from}: no scenario can be had from it")
+        return catalog.names()
     if options.demo:
         return catalog.embedded_names()
     if not all_wanted:

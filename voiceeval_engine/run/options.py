@@ -52,6 +52,8 @@ class RunOptions:
     scenario_dir: tuple[Path, ...] = ()
     source: Literal["packs", "nemo"] | None = None
     """Where scenarios come from: packs, an installed `nemo_voice_agent`, or (None) packs first and the package where it is installed."""
+    scenarios_from: Path | None = None
+    """The folder of an earlier session whose scenarios are run again; no other source is asked then."""
     audio_chunk_in_seconds: float = 0.016
     output_sample_rate: int = 16_000
     duration: float | None = None
@@ -110,6 +112,8 @@ class RunOptions:
         _not_negative("--auto-retry-backoff-secs", self.auto_retry_backoff_secs)
         _not_negative("--backend-wait", self.backend_wait)
         self._check_judge()
+        if self.scenarios_from is not None and (self.scenario_dir or self.source is not None):
+            raise OptionError("--scenarios-from takes the scenarios of a session alone: leave out --scenario-dir and --source")
         if not 4_000 <= self.output_sample_rate <= 192_000:
             raise OptionError(f"--output-sample-rate {self.output_sample_rate}: must be 4000 to 192000 Hz")
         if not 0.005 <= self.audio_chunk_in_seconds <= 1.0:
@@ -146,6 +150,7 @@ class RunOptions:
         record = asdict(self)
         record["output_dir"] = str(self.output_dir.resolve())
         record["scenario_dir"] = [str(folder.resolve()) for folder in self.scenario_dir]
+        record["scenarios_from"] = None if self.scenarios_from is None else str(self.scenarios_from.absolute())
         record["scenarios"] = list(self.scenarios) or None
         record["pair"] = [list(pair) for pair in self.pair]
         record |= {"list": False, "list_domains": False}  # the reference records them; a run never has them

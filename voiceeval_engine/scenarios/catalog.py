@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from voiceeval_engine.scenarios.model import Scenario, ScenarioError, name_prefix
 from voiceeval_engine.scenarios.nemo import PACKAGE, NemoSource, is_installed
 from voiceeval_engine.scenarios.packs import DOMAIN_FILE, Pack
+from voiceeval_engine.scenarios.saved import SavedSource
 
 SourceName = Literal["packs", "nemo"]
 EMBEDDED_FOLDER = Path(__file__).parent / "packs"
@@ -51,12 +52,18 @@ class Catalog:
         self._sources = tuple(sources)
 
     @classmethod
-    def open(cls, folders: Iterable[Path] = (), source: SourceName | None = None) -> Catalog:
-        """Packs and an installed package, as `source` says; by itself the package is a source where it is installed.
+    def open(cls, folders: Iterable[Path] = (), source: SourceName | None = None, session: Path | None = None) -> Catalog:
+        """Packs and an installed package, as `source` says; by itself the package is a source where it is installed. With `session`
+        what that session holds, and nothing else.
 
         Nothing of the package is listed yet. Raises ScenarioError, naming the option at fault. With "nemo" the packs in `folders` are
         not opened.
         """
+        if session is not None:
+            try:
+                return cls([SavedSource(session)])
+            except ScenarioError as error:
+                raise ScenarioError(f"--scenarios-from: {error}") from error
         installed = source != "packs" and is_installed()
         if source == "nemo" and not installed:
             raise ScenarioError(f"--source nemo: there is no {PACKAGE} in the environment of {sys.executable}")

@@ -5,7 +5,7 @@ for or a scenario is first loaded. What goes wrong with a scenario is that scena
 is kept: whoever loads it has all of it, and its functions (tools and sync of a dual-side one, assertions) are reached through
 `Scenario.elsewhere`, which asks the one helper of the engine's process; scoring in a worker process gets the verdicts, not the functions.
 
-May import its own folder, domains and pydantic. Rule: scenarios page, "An installed nemo_voice_agent".
+May import its own folder and domains. Rule: scenarios page, "An installed nemo_voice_agent".
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import importlib.util
 import itertools
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 from voiceeval_engine.domains.registry import Db, Side
-from voiceeval_engine.scenarios.model import JsonDict, NoiseConfig, Scenario, ScenarioError, Signal, check_name
+from voiceeval_engine.scenarios.described import described
+from voiceeval_engine.scenarios.model import JsonDict, Scenario, ScenarioError, check_name
 from voiceeval_engine.scenarios.nemo_process import HelperError, HelperProcess
 
 PACKAGE = "nemo_voice_agent"
@@ -69,13 +68,12 @@ class NemoSource:
         except HelperError as error:
             raise _blame(name, error) from error
         try:
-            return _scenario(name, _Described.model_validate(found), printed, self._helper)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            failed = ScenarioError(f"{name} (of {PACKAGE}): {where}: {first['msg']}; it is {str(first['input'])[:100]!r}")
-            failed.printed = printed
-            raise failed from error
+            built = described(name, found)
+        except ScenarioError as error:
+            error.printed = printed
+            raise _blame(name, error) from error
+        functions = _Functions(name, built.domain, built.initialization_actions, self._helper)
+        return replace(built, elsewhere=functions, printed=printed)
 
     def close(self) -> None:
         """End the helper."""
@@ -94,44 +92,6 @@ class NemoSource:
             except ScenarioError as error:
                 self._errors.append(ScenarioError(f"{PACKAGE}: {error}"))
         return tuple(sorted(names))
-
-
-class _Noise(BaseModel):
-    noise_files: tuple[str, ...] = ()
-    gain_db: float = Field(default=0.0, allow_inf_nan=False)
-    max_noise_duration: float = Field(default=600.0, gt=0, allow_inf_nan=False)
-    random_offset: bool = True
-    random_white_noise: bool = False
-    white_noise_db: float = Field(default=-90.0, le=0, allow_inf_nan=False)
-
-
-class _Described(BaseModel):
-    """A scenario as the helper describes it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    domain: str
-    description: str = ""
-    max_duration: float = Field(gt=0, allow_inf_nan=False)
-    user_prompt: str
-    agent_prompt: str
-    user_tools: dict[str, Any]
-    agent_tools: dict[str, Any]
-    user_state: JsonDict
-    agent_state: JsonDict
-    success_signals: tuple[Signal, ...] = Field(min_length=1)
-    noise: _Noise | None
-    ignore_capitalization: bool = False
-    ignore_punctuation: bool = False
-    clean_text: bool = False
-    disallow_extra_items: bool = False
-    reference_answer: Any = None
-    nl_assertions: tuple[str, ...] = ()
-    db_state_assertions: tuple[JsonDict, ...] = ()
-    initialization_actions: tuple[JsonDict, ...] = ()
-    expected_db_hash: str | None
-    expected_user_db_hash: str | None
-    sync: bool
 
 
 @dataclass(frozen=True)
@@ -220,18 +180,7 @@ class _RemoteTwins:
         return errors
 
 
-def _blame(name: str, error: HelperError) -> ScenarioError:
+def _blame(name: str, error: HelperError | ScenarioError) -> ScenarioError:
     failed = ScenarioError(f"{name} (of {PACKAGE}): {error}")
     failed.printed = error.printed
     return failed
-
-
-def _scenario(name: str, found: _Described, printed: str, helper: HelperProcess) -> Scenario:
-    values = {key: getattr(found, key) for key in _Described.model_fields if key != "noise"}
-    return Scenario(
-        name=name,
-        noise=None if found.noise is None else NoiseConfig(**found.noise.model_dump()),
-        elsewhere=_Functions(name, found.domain, found.initialization_actions, helper),
-        printed=printed,
-        **values,
-    )

@@ -82,7 +82,7 @@ class Helper:
             found["success_signals"] = [_text(signal) for signal in _attribute(scenario, "success_signals") or ()]
         with _blaming("noise_config"):
             noise = _attribute(scenario, "noise_config")
-            found["noise"] = None if noise is None else noise.to_dict()
+            found["noise_config"] = None if noise is None else noise.to_dict()
         for side in ("agent", "user"):
             with _blaming(f"get_{side}_prompt()"):
                 found[f"{side}_prompt"] = getattr(scenario, f"get_{side}_prompt")()

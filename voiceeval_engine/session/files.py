@@ -87,17 +87,23 @@ def read_json(path: Path | str) -> Any:
         text = _read(path).decode()
         if text.startswith(_BYTE_ORDER_MARK):
             raise ValueError("begins with a byte order mark")
-        return _DECODER.decode(text)
+        return parse_json(text)
     except (FileNotFoundError, NotADirectoryError):
         raise UnreadableFile(path, "no such file", missing=True) from None
     except OSError as error:
         raise UnreadableFile(path, error.strerror or "cannot be read") from error
     except UnicodeDecodeError as error:
         raise UnreadableFile(path, f"not UTF-8 at byte {error.start}") from error
-    except RecursionError as error:
-        raise UnreadableFile(path, "nested too deeply") from error
     except ValueError as error:
         raise UnreadableFile(path, str(error)) from error
+
+
+def parse_json(text: str) -> Any:
+    """The value that a JSON text holds. Raises ValueError whenever it holds none; NaN and infinity are none."""
+    try:
+        return _DECODER.decode(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
 
 
 def sync_folder(folder: Path) -> None:
