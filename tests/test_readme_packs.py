@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from voiceeval_engine.bots.script import Manners
 from voiceeval_engine.bots.server import BotPair
-from voiceeval_engine.scenarios import packs, script
+from voiceeval_engine.scenarios import pack_format as pack
+from voiceeval_engine.scenarios import script
 from voiceeval_tui.cli import main
 
 README = Path(__file__).parent.parent.joinpath("README.md").read_text(encoding="utf-8")
@@ -22,7 +23,7 @@ TABLES: list[str] = re.findall(r"<!-- fields: (.+) -->", README)
 MODELS: dict[str, type[BaseModel]] = {
     model.__name__: model
     for model in (
-        packs.DomainFile, packs.ScenarioFile, packs.SideSpec, packs.Action, packs.Initialization, packs.Assertion, packs.Noise,
+        pack.DomainFile, pack.ScenarioFile, pack.SideSpec, pack.Action, pack.Initialization, pack.Assertion, pack.Noise,
         script.Step, script.ToolCall, script.ScriptManners,
     )
 }  # fmt: skip

@@ -21,7 +21,12 @@ def test_a_domain_that_nobody_provides_is_an_error_that_names_it() -> None:
 
 @pytest.mark.parametrize(
     ("code", "error"),
-    [("raise RuntimeError('broken on purpose')", "broken on purpose"), ("DOMAIN = 3", "is not a"), ("", "cannot be loaded")],
+    [
+        ("raise RuntimeError('broken on purpose')", "broken on purpose"),
+        ("DOMAIN = 3", "is not a"),
+        ("", "is not a"),
+        ("raise SystemExit(3)", "cannot be loaded"),
+    ],
 )
 def test_a_module_that_cannot_be_used_is_blamed(
     code: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

@@ -50,7 +50,7 @@ def test_a_side_without_a_database_stays_without() -> None:
     ("initialization", "actions", "error"),
     [
         ([], [action("agent", 1, "multiply")], "multiply: the agent has no such tool"),
-        ([], [action("agent", "x")], "reference action add: "),
+        ([], [action("agent", "x")], "reference action add raised TypeError: "),
         ([], [action("user", 1)], "no database on the user's side"),
         ([{"side": "user", "func_name": "start_at", "arguments": {"n": 1}}], [], "no database on the user's side to initialize"),
         ([{"side": "agent", "func_name": "end_at"}], [], "unknown initialization function: end_at"),

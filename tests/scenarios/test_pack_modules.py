@@ -149,10 +149,9 @@ def test_two_packs_of_one_domain_name_get_their_own_tools(
 @pytest.mark.parametrize(
     "text",
     [
-        "opened: 2026-01-01\n",
-        "opened: 2026-01-01T10:00:00Z\n",
-        "days:\n  - {on: {first: 2026-01-01}}\n",
-        "2026-01-01: opened\n",
+        "opened: !!timestamp 2026-01-01\n",
+        "days:\n  - {on: {first: !!timestamp 2026-01-01T10:00:00Z}}\n",
+        "!!timestamp 2026-01-01: opened\n",
         "seats: !!set {a, b}\n",
         "photo: !!binary aGVsbG8=\n",
         "price: .nan\n",

@@ -86,7 +86,24 @@ def test_a_file_may_hold_a_list_and_a_scenario_its_own_values(folder: Path) -> N
         ("- {name: a, description: x}\n- name: a/b\n  description: x\n", "bad.yaml:2: scenario name 'a/b' is not usable"),
         ("description: x\n", "bad.yaml:1: scenario without a name: name: "),
         ("- 3\n", "bad.yaml:1: a scenario must be a mapping"),
-        ("", "bad.yaml: a scenario must be a mapping"),
+        ("- [3]\n", "bad.yaml:1: a scenario must be a mapping"),
+        ("# to be done\n", "bad.yaml: there is no scenario in it"),
+        ("name: a\n\tdescription: x\n", "bad.yaml:2: is not usable YAML: a tab; indent with spaces"),
+        ("name: a\ndescription: You are Ana: hello\n", "bad.yaml:2: is not usable YAML: mapping values are not allowed"),
+        ("name: a\ndescription: x\n---\nname: b\n", "bad.yaml:3: is not usable YAML: found another document"),
+        ("name: a\ndescription: x\nagent: {}\nname: b\n", "bad.yaml:4: 'name' is there twice"),
+        ("name: a\ndescription: x\nagent:\n  steps:\n  - {say: hi, say: ho}\n", "bad.yaml:5: 'say' is there twice"),
+        (
+            "name: a\ndescription: x\nreference_action: []\n",
+            "bad.yaml:3: scenario a: reference_action: there is no such field; did you",
+        ),
+        ("name: a\n", "bad.yaml:1: scenario a: description: is missing"),
+        ("name: 17\ndescription: x\n", "bad.yaml:1: scenario 17: name: must be a text; put it in quotes; it is 17"),
+        (
+            "name: a\ndescription: x\nnl_assertions: It is polite.\n",
+            "bad.yaml:3: scenario a: nl_assertions: must be a list; it is 'It",
+        ),
+        ("name: a\ndescription: x\nagent: quick\n", "bad.yaml:3: scenario a: agent: must be a mapping; it is 'quick'"),
         ("name: a\ndescription: [\n", "bad.yaml:3: is not usable YAML: "),
         ("name: !!python/name:os.system\n", "bad.yaml:1: is not usable YAML: "),
         ("name: shop__good\ndescription: x\n", "good.yaml:1: scenario shop__good is there already, in bad.yaml"),
@@ -111,6 +128,18 @@ def test_a_bad_scenario_is_reported_with_file_and_line_and_the_others_load(folde
         ("user_db: missing.yaml\n", "cannot be read"),
         ("user_db: good.yaml\ninitialization_actions: [{side: user, func_name: nope}]\n", "unknown initialization function: nope"),
         ("user: {steps: [{say: hi, tools: [{name: fly}]}]}\n", "bad.yaml:8: shop__bad: the user's script calls 'fly'"),
+        (
+            "db_state_assertions:\n- {func_name: stok, assert_value: 1}\n",
+            "bad.yaml:9: shop__bad: domain cafe has no predicate 'stok'; did you mean stock?",
+        ),
+        (
+            "db_state_assertions: [{func_name: stock, arguments: {thing: tea}, assert_value: 1}]\n",
+            "bad.yaml:8: shop__bad: stock: missing a required argument: 'item'",
+        ),
+        (
+            "db_state_assertions: [{side: user, func_name: stock, arguments: {item: tea}, assert_value: 1}]\n",
+            "bad.yaml:8: shop__bad: there is no database on the user's side",
+        ),
     ],
 )
 def test_a_scenario_that_cannot_be_built_says_why_when_loaded(folder: Path, addition: str, problem: str) -> None:
@@ -137,9 +166,17 @@ def test_a_reference_that_the_tools_refuse_is_blamed_on_its_scenario(folder: Pat
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("domain: cafe", "domain: nowhere", "domain 'nowhere' has no tools"),
-        ("domain: cafe", "domain: other\nmodule: no.such.module", "its module cannot be loaded"),
-        ("{create_order", "{dance: {}, create_order", "agent_tools: domain cafe has no 'dance'"),
+        ("domain: cafe", "domain: nowhere", r"domain\.yaml:1: domain 'nowhere' has no tools"),
+        ("domain: cafe", "domain: other\nmodule: no.such.module", r"domain\.yaml:2: .* its module cannot be loaded"),
+        ("domain: cafe", "domain: other\nmodule: tools.py", r"domain\.yaml:2: module: 'tools\.py' is a file's name; give 'tools'"),
+        (
+            "{create_order",
+            "{dance: {}, create_order",
+            r"domain\.yaml:4: agent_tools: domain cafe has no 'dance'; it has add_item, ",
+        ),
+        ("{create_order", "{creat_order: {}, create_order", "has no 'creat_order'; did you mean create_order?"),
+        ("counter.json", "../counter.json", r"domain\.yaml:5: agent_db: '\.\./counter\.json' leads out of the pack"),
+        ("counter.json", "none.json", r"none\.json: cannot be read: No such file or directory$"),
         ("counter.json", "list.json", "a database must be a mapping"),
     ],
 )
@@ -156,6 +193,32 @@ def test_a_pack_without_usable_defaults_has_no_scenarios_and_says_why(folder: Pa
     assert problems(folder)[0].startswith("domain.yaml:1: the pack's defaults: user_prompt: ")
     (folder / "domain.yaml").unlink()
     assert problems(folder)[0].startswith("domain.yaml: cannot be read: ")
+
+
+def test_a_date_stays_the_text_that_json_has_for_it(folder: Path) -> None:
+    (folder / "good.yaml").write_text(GOOD.replace("customer: Ana", "customer: 2026-01-01"))
+    (folder / "counter.json").write_text(COUNTER.replace('"cards": {}', '"cards": {}, "opened": 2026-01-01'))
+    scenario = Pack(folder).load("shop__good")
+    assert scenario.agent_state["db"]["opened"] == "2026-01-01"
+    assert scenario.reference_answer["actions"][0]["arguments"] == {"customer": "2026-01-01"}
+
+
+def test_a_pack_that_holds_no_scenario_says_so(folder: Path) -> None:
+    (folder / "good.yaml").unlink()
+    assert [str(error) for error in Pack(folder).errors] == [f"{folder}: there is no scenario beside domain.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"), [(b"name: a\nb: \xe9\n", "bad.yaml:2: is not UTF-8"), (None, "bad.yaml: cannot be read: Is a")]
+)
+def test_a_file_that_is_no_text_is_told_in_plain_words(folder: Path, raw: bytes | None, problem: str) -> None:
+    if raw is None:
+        (folder / "bad.yaml").mkdir()
+    else:
+        (folder / "bad.yaml").write_bytes(raw)
+    (told,) = problems(folder)
+    assert told.startswith(problem)
+    assert "Errno" not in told
 
 
 def test_a_name_that_is_not_there_is_an_error(folder: Path) -> None:

@@ -78,7 +78,8 @@ def load_domain(name: str, module: str | None = None) -> Domain:
     target = module or _EMBEDDED.get(name)
     try:
         if target is not None:
-            domain = (_load_file(target) if target.endswith(".py") else importlib.import_module(target)).DOMAIN
+            module_found = _load_file(target) if target.endswith(".py") else importlib.import_module(target)
+            domain = getattr(module_found, "DOMAIN", None)
         else:
             points = [point for point in entry_points(group=ENTRY_POINT_GROUP) if point.name == name]
             if not points:
@@ -86,7 +87,7 @@ def load_domain(name: str, module: str | None = None) -> Domain:
             domain = points[0].load()
     except DomainError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DomainError(f"domain {name!r}: its module cannot be loaded: {error!r}") from error
     if not isinstance(domain, Domain):
         raise DomainError(f"domain {name!r}: its module's DOMAIN is not a voiceeval_engine Domain")

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from voiceeval_engine.domains.registry import Db, Domain, Side
+from voiceeval_engine.domains.registry import Db, Domain, Side, ToolRefused
 from voiceeval_engine.domains.state import apply_delta, apply_initialization
 
 
@@ -49,8 +49,10 @@ def _act(domain: Domain, databases: Mapping[Side, Db | None], action: Mapping[st
         raise ReplayFailed(f"reference action {action['name']}: there is no database on the {side}'s side")
     try:
         tool.call(db, **action["arguments"])
-    except Exception as error:
+    except ToolRefused as error:
         raise ReplayFailed(f"reference action {action['name']}: {error}") from error
+    except Exception as error:
+        raise ReplayFailed(f"reference action {action['name']} raised {type(error).__name__}: {error}") from error
 
 
 def _sync(domain: Domain, databases: Mapping[Side, Db | None]) -> None:

@@ -2,117 +2,29 @@
 
 Every YAML file directly in the folder holds scenarios; databases are JSON, or in a folder inside the pack.
 Opening a pack reads and checks its files, nothing more; a scenario is built when it is loaded. What is wrong is reported with file
-and line, and the rest of the pack loads. May import domains, its own folder, pydantic and yaml. Rule: scenarios page, "YAML packs".
+and line, and the rest of the pack loads. May import domains and its own folder. Rule: scenarios page, "YAML packs".
 """
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import cast
 
 from voiceeval_engine.domains.registry import Db, Domain, DomainError, load_domain
 from voiceeval_engine.domains.state import db_hash
 from voiceeval_engine.scenarios import yaml_file
 from voiceeval_engine.scenarios.gold import ReplayFailed, replay
-from voiceeval_engine.scenarios.model import JsonDict, NoiseConfig, Scenario, ScenarioError, Side, Signal, check_name
-from voiceeval_engine.scenarios.script import Script, ScriptManners, Step, render_prompt
+from voiceeval_engine.scenarios.model import JsonDict, NoiseConfig, Scenario, ScenarioError, Side, check_name
+from voiceeval_engine.scenarios.pack_format import DomainFile, Noise, ScenarioFile, SideSpec
+from voiceeval_engine.scenarios.script import Script, render_prompt
 from voiceeval_engine.scenarios.yaml_file import Entry, PackProblem
 
 DOMAIN_FILE = "domain.yaml"
 END_TOOL = "EndConversation"
-
-
-class _Checked(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class DomainFile(_Checked):
-    """`domain.yaml`. Databases are paths (YAML or JSON) inside the pack; `module` holds the tools of a domain that is not ours."""
-
-    domain: str = Field(min_length=1)
-    module: str | None = None
-    agent_prompt: str = Field(min_length=1)
-    user_prompt: str = Field(min_length=1)
-    agent_tools: dict[str, JsonDict] = Field(default_factory=dict)
-    user_tools: dict[str, JsonDict] = Field(default_factory=dict)
-    agent_db: str | None = None
-    user_db: str | None = None
-    success_signals: tuple[Signal, ...] = Field(min_length=1)
-    max_duration: float = Field(default=120.0, gt=0, allow_inf_nan=False)
-
-
-class SideSpec(_Checked):
-    """One side of a scenario: what its prompt adds to the domain's, and the script for the embedded bots."""
-
-    instructions: str = ""
-    steps: tuple[Step, ...] = ()
-    manners: ScriptManners = ScriptManners()
-
-
-class Action(_Checked):
-    """One reference action."""
-
-    side: Side = "agent"
-    name: str = Field(min_length=1)
-    arguments: JsonDict = Field(default_factory=dict)
-
-
-class Initialization(_Checked):
-    """One initialization action."""
-
-    side: Side = "agent"
-    func_name: str = Field(min_length=1)
-    arguments: JsonDict = Field(default_factory=dict)
-
-
-class Assertion(_Checked):
-    """One predicate over a side's final database."""
-
-    side: Side = "agent"
-    func_name: str = Field(min_length=1)
-    arguments: JsonDict = Field(default_factory=dict)
-    assert_value: Any
-    message: str | None = None
-
-
-class Noise(_Checked):
-    """`noise`; files are paths inside the pack."""
-
-    noise_files: tuple[str, ...] = ()
-    gain_db: float = Field(default=0.0, allow_inf_nan=False)
-    max_noise_duration: float = Field(default=600.0, gt=0, allow_inf_nan=False)
-    random_offset: bool = True
-    random_white_noise: bool = False
-    white_noise_db: float = Field(default=-90.0, le=0, allow_inf_nan=False)
-
-
-class ScenarioFile(_Checked):
-    """One scenario. With `reference_actions` (an empty list too) the expected databases come from a replay.
-
-    They are the reference answer as well, unless there are none or `reference_answer` is given.
-    """
-
-    name: str
-    description: str = Field(min_length=1)
-    agent: SideSpec = SideSpec()
-    user: SideSpec = SideSpec()
-    success_signals: tuple[Signal, ...] | None = Field(default=None, min_length=1)
-    max_duration: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    agent_db: str | None = None
-    user_db: str | None = None
-    initialization_actions: tuple[Initialization, ...] = ()
-    reference_actions: tuple[Action, ...] | None = None
-    reference_answer: Any = None
-    ignore_capitalization: bool = False
-    ignore_punctuation: bool = False
-    clean_text: bool = False
-    disallow_extra_items: bool = False
-    nl_assertions: tuple[str, ...] = ()
-    db_state_assertions: tuple[Assertion, ...] = ()
-    noise: Noise | None = None
 
 
 class Pack:
@@ -125,14 +37,18 @@ class Pack:
         self._errors: list[PackProblem] = []
         self._names: tuple[str, ...] = ()
         self._defaults: DomainFile | None = None
+        self._defaults_entry = Entry(folder / DOMAIN_FILE, None, None)
         try:
-            self._defaults = yaml_file.read(folder / DOMAIN_FILE).check(DomainFile, "the pack's defaults")
+            self._defaults_entry = yaml_file.read(folder / DOMAIN_FILE)
+            self._defaults = self._defaults_entry.check(DomainFile, "the pack's defaults")
             files = sorted(file for file in folder.iterdir() if file.suffix in (".yaml", ".yml") and file.name != DOMAIN_FILE)
         except PackProblem as problem:
             self._errors.append(problem)
             return
         for file in files:
             self._read(file)
+        if not self._specs and not self._errors:
+            self._errors.append(PackProblem(folder, None, f"there is no scenario beside {DOMAIN_FILE}"))
         self._names = tuple(sorted(self._specs))
 
     @property
@@ -189,7 +105,7 @@ class Pack:
 
     def _add(self, entry: Entry) -> None:
         if not isinstance(entry.data, dict):
-            raise entry.problem("a scenario must be a mapping")
+            raise entry.problem("there is no scenario in it" if entry.data is None else "a scenario must be a mapping")
         spec = entry.check(ScenarioFile, f"scenario {entry.data.get('name', 'without a name')}")
         try:
             check_name(spec.name)
@@ -204,8 +120,9 @@ class Pack:
         module = self._module()
         domain = self._domain(module)
         self._check_tools(domain, spec, entry)
-        agent_db = self._database(spec.agent_db or common.agent_db, entry)
-        user_db = self._database(spec.user_db or common.user_db, entry)
+        agent_db = self._database(spec, entry, "agent_db")
+        user_db = self._database(spec, entry, "user_db")
+        _check_assertions(domain, spec, entry, {"agent": agent_db, "user": user_db})
         initialization = tuple(action.model_dump() for action in spec.initialization_actions)
         actions = [action.model_dump() for action in spec.reference_actions or ()]
         expected = replay(domain, {"agent": agent_db, "user": user_db}, initialization, actions)
@@ -244,11 +161,19 @@ class Pack:
     def _module(self) -> str | None:
         """The tool module as the registry takes it: a file of that name in the pack comes before an installed module."""
         name = self._common.module
+        if name is not None and name.endswith(".py"):
+            raise self._defaults_entry.problem(f"module: {name!r} is a file's name; give {name.removesuffix('.py')!r}", "module")
         file = self.folder / f"{name}.py"
         return str(file.resolve()) if name is not None and name.isidentifier() and file.is_file() else name
 
     def _domain(self, module: str | None) -> Domain:
         """The domain's functions. A pack that offers no tools but the one that ends the conversation needs no module."""
+        try:
+            return self._load_domain(module)
+        except DomainError as error:
+            raise self._defaults_entry.problem(str(error), "domain" if module is None else "module") from error
+
+    def _load_domain(self, module: str | None) -> Domain:
         common = self._common
         if module is None and not {*common.agent_tools, *common.user_tools} - {END_TOOL}:
             try:
@@ -265,17 +190,21 @@ class Pack:
         for side, part, offered in sides:
             for name in offered:
                 if name != END_TOOL and name not in domain.tools(side):
-                    raise PackProblem(self.folder / DOMAIN_FILE, None, f"{side}_tools: domain {domain.name} has no {name!r}")
+                    text = f"{side}_tools: domain {domain.name} has no {name!r}{_among(name, domain.tools(side))}"
+                    raise self._defaults_entry.problem(text, f"{side}_tools", name)
             for index, step in enumerate(part.steps):
                 for call in step.tools:
                     if call.name not in offered:
                         text = f"{spec.name}: the {side}'s script calls {call.name!r}, which is not in {side}_tools"
                         raise entry.problem(text, side, "steps", index, "tools")
 
-    def _database(self, path: str | None, entry: Entry) -> JsonDict | None:
+    def _database(self, spec: ScenarioFile, entry: Entry, field: str) -> JsonDict | None:
+        own, common = getattr(spec, field), getattr(self._common, field)
+        path = own or common
         if path is None:
             return None
-        data = yaml_file.read(self._inside(path, entry)).data
+        self._inside(path, entry if own else self._defaults_entry, field)
+        data = yaml_file.read(self.folder / path).data
         if not isinstance(data, dict):
             raise PackProblem(self.folder / path, None, "a database must be a mapping")
         try:
@@ -287,14 +216,37 @@ class Pack:
         if noise is None:
             return None
         values = noise.model_dump()
-        values["noise_files"] = tuple(str(self._inside(path, entry)) for path in noise.noise_files)
+        values["noise_files"] = tuple(str(self._inside(path, entry, "noise")) for path in noise.noise_files)
         return NoiseConfig(**values)
 
-    def _inside(self, path: str, entry: Entry) -> Path:
+    def _inside(self, path: str, entry: Entry, field: str) -> Path:
         file = (self.folder / path).resolve()
         if not file.is_relative_to(self.folder.resolve()):
-            raise entry.problem(f"{path!r} leads out of the pack")
+            raise entry.problem(f"{field}: {path!r} leads out of the pack", field)
         return file
+
+
+def _check_assertions(domain: Domain, spec: ScenarioFile, entry: Entry, databases: Mapping[Side, Db | None]) -> None:
+    """A predicate that cannot be evaluated would count against every agent."""
+    for index, each in enumerate(spec.db_state_assertions):
+        why, predicate = "", domain.predicates.get(each.func_name)
+        if predicate is None:
+            why = f"domain {domain.name} has no predicate {each.func_name!r}{_among(each.func_name, domain.predicates)}"
+        elif databases[each.side] is None:
+            why = f"there is no database on the {each.side}'s side"
+        else:
+            try:
+                inspect.signature(predicate).bind(databases[each.side], **each.arguments)
+            except TypeError as error:
+                why = f"{each.func_name}: {error}"
+        if why:
+            raise entry.problem(f"{spec.name}: {why}", "db_state_assertions", index)
+
+
+def _among(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence that says what a name that is not there was meant to be."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else f"; it has {', '.join(sorted(known)) or 'none'}"
 
 
 def _prompt(common: str, side: SideSpec, name: str) -> str:

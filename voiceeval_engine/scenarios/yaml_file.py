@@ -5,7 +5,8 @@ May import the standard library, yaml and pydantic only. Rule: scenarios page, "
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +14,28 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Safe):  # type: ignore[misc]
+    """Dates stay texts, which is what JSON has for them."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as the base class has it
+        first: [(tag, pattern) for tag, pattern in each if tag != "tag:yaml.org,2002:timestamp"]
+        for first, each in _Safe.yaml_implicit_resolvers.items()
+    }
+
+
+_WORDS = {
+    "missing": "is missing",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "string_type": "must be a text; put it in quotes",
+    "extra_forbidden": "there is no such field",
+}
+"""What pydantic says in the words of Python, by the error's type."""
+_HINTS = {"mapping values are not allowed": "; a text with a colon needs quotes, or the indent is not right"}
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -44,28 +66,36 @@ class Entry:
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            first = error.errors(include_url=False, include_context=False)[0]
             place = ".".join(str(part) for part in first["loc"])
-            text = f"{who}: {place}: {first['msg']}" if place else f"{who}: {first['msg']}"
-            raise self.problem(text, *first["loc"]) from error
+            told = _told(first, model)
+            raise self.problem(f"{who}: {place}: {told}" if place else f"{who} {told}", *first["loc"]) from error
 
 
 def read(file: Path) -> Entry:
     """Read one file; raises PackProblem where it cannot be read or is no YAML."""
     try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PackProblem(file, None, f"cannot be read: {error}") from error
+        raw = file.read_bytes()
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise PackProblem(file, None, f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PackProblem(file, raw[: error.start].count(b"\n") + 1, "is not UTF-8") from error
     try:
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
+            if twice := _given_twice(node):
+                raise PackProblem(file, twice.start_mark.line + 1, f"{twice.value!r} is there twice")
             data = None if node is None else loader.construct_document(node)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise PackProblem(file, line, f"is not usable YAML: {error.problem}") from error
+        mark, why = error.problem_mark, str(error.problem)
+        if mark is not None and text[mark.index : mark.index + 1] == "\t":
+            why = "a tab; indent with spaces"
+        why += next((hint for words, hint in _HINTS.items() if why.startswith(words)), "")
+        raise PackProblem(file, mark.line + 1 if mark else None, f"is not usable YAML: {why.removeprefix('but ')}") from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise PackProblem(file, None, f"is not usable YAML: {error}") from error
     return Entry(file, data, node)
@@ -78,6 +108,44 @@ def entries(whole: Entry) -> Iterator[Entry]:
             yield Entry(whole.file, item, node)
     else:
         yield whole
+
+
+def _told(error: Mapping[str, Any], model: type[BaseModel]) -> str:
+    """What is wrong with a value, in the words of who writes YAML."""
+    kind, given = error["type"], error["input"]
+    told = _WORDS.get(kind) or str(error["msg"]).removeprefix("Input ").removeprefix("Value error, ")
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(str(error["loc"][-1]), _field_names(model), n=1)
+        return f"{told}; did you mean {near[0]}?" if near else told
+    shown = kind not in ("missing", "value_error") and (given is None or isinstance(given, str | int | float))
+    return f"{told}; it is {given!r:.60}" if shown else told
+
+
+def _field_names(model: type[BaseModel]) -> set[str]:
+    """Of the model and of all that stands in it."""
+    schema = model.model_json_schema()
+    return {name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", ())}
+
+
+def _given_twice(root: Any) -> Any:
+    """The first key that its mapping has already; None where there is none."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+            continue
+        keys = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if (key.tag, key.value) in keys:
+                    return key
+                keys.add((key.tag, key.value))
+            waiting.append(value)
+    return None
 
 
 def _line(node: Any, path: Sequence[str | int]) -> int | None:
