@@ -1,7 +1,7 @@
 """The new-run form without its screen: which fields there are, what they hold at first, and the options that they make.
 
 Values are checked by RunOptions alone, so that the form and the command line refuse the same with the same words. May import the standard
-library and the engine's `run/options`. Rule: console page ("a form for a new run").
+library, `sessions` and the engine's `run/options`. Rule: console page ("a form for a new run").
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from voiceeval_engine.run.options import DEFAULT_AGENT_URL, DEFAULT_USER_URL, DEMO_DEFAULTS, OptionError, RunOptions
+from voiceeval_tui.sessions import NoSession, find_session
 
+SOURCES = ("both", "packs", "nemo")
+"""Both: packs, and the package where it is installed."""
 POLICIES: tuple[str, ...] = get_args(get_type_hints(RunOptions)["conversation_end_policy"])
 YES, NO = "yes", "no"
 
@@ -45,7 +48,9 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
         (
             Field("scenarios", "scenarios", "names with spaces between; F2 picks from the list"),
             Field("domain", "or a domain", "all whose name begins with it; neither: all scenarios"),
+            Field("source", "source", choices=SOURCES),
             Field("scenario_dir", "scenario folders", "of packs, with spaces between"),
+            Field("scenarios_from", "or a session", "its folder or timestamp: runs again what it holds"),
             Field("output_dir", "output folder"),
         ),
     ),
@@ -103,6 +108,8 @@ def to_options(texts: Mapping[str, str], defaults: RunOptions) -> RunOptions:
     if demo:
         usual = RunOptions().parsed_args()
         record |= {name: value for name, value in DEMO_DEFAULTS.items() if record[name] in (usual[name], _text(usual[name]))}
+    if record["scenarios_from"] is not None:
+        record["scenarios_from"] = _session(record["scenarios_from"], Path(record["output_dir"]))
     try:
         return RunOptions.from_record(record)
     except OptionError as error:
@@ -124,11 +131,20 @@ def _value(name: str, text: str) -> Any:
             if any(len(pair) != 2 for pair in pairs):
                 raise FieldError(name, f"--pair {text!r}: not AGENT_URL,USER_URL")
             return pairs
-        case "domain" | "judge_api_key":
+        case "domain" | "judge_api_key" | "scenarios_from":
             return text or None
+        case "source":
+            return text if text in SOURCES[1:] else None
         case "judge_url" | "judge_model":
             return text
     return text or _text(RunOptions.__dataclass_fields__[name].default)
+
+
+def _session(text: str, output_dir: Path) -> Path:
+    try:
+        return find_session(str(Path(text).expanduser()), output_dir)
+    except NoSession as error:
+        raise FieldError("scenarios_from", str(error)) from error
 
 
 def _words(name: str, text: str) -> list[str]:

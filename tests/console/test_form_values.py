@@ -61,6 +61,20 @@ def test_what_is_wrong_is_told_at_its_field(name: str, text: str) -> None:
     assert text.split()[0] in str(wrong.value) or name == "pair"
 
 
+def test_the_source_is_one_both_or_an_earlier_session(tmp_path: Path) -> None:
+    assert [filled(source=each).source for each in ("both", "packs", "nemo")] == [None, "packs", "nemo"]
+    assert filled(RunOptions(source="nemo")).source == "nemo"
+    session = tmp_path / "eval_20260618_072325"
+    session.mkdir()
+    for text in (str(session), "20260618_072325"):
+        assert filled(scenarios_from=text, output_dir=str(tmp_path)).scenarios_from == session
+    assert filled(RunOptions(scenarios_from=session)).scenarios_from == session
+    for texts in ({"scenarios_from": "20260618_072326"}, {"scenarios_from": str(session), "source": "packs"}):
+        with pytest.raises(FieldError) as wrong:
+            filled(**texts, output_dir=str(tmp_path))
+        assert wrong.value.name == "scenarios_from"
+
+
 def test_a_demo_brings_its_own_bots_and_limits() -> None:
     options = filled(demo="yes", agent_url="http://wrong", pair="nonsense,too", min_agent_turns="1")
     assert options.demo
