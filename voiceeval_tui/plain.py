@@ -117,7 +117,7 @@ class PlainOutput:
             mean = sum(state.judge_scores) / len(state.judge_scores)
             print(f"  judge score    mean {mean:.3f} of {len(state.judge_scores)}", file=out)
         print(f"  latency        {_latency(state.latencies)}", file=out)
-        print(f"  tokens         {state.tokens:,}", file=out)
+        print(f"  tokens         {f'{state.tokens:,}' if state.tokens else 'none told'}", file=out)
         for status, label in (("failed", "failed"), ("stalled", "stalled"), ("not run", "did not run")):
             for scenario in state.scenarios.values():
                 if scenario.status == status and not scenario.failed_by_judge_alone:

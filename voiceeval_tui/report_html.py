@@ -61,7 +61,7 @@ def _overview(report: SessionReport) -> Iterator[Html]:
         *([(f"{report.count('no verdict')}", "without a verdict")] if report.count("no verdict") else []),
         (f"{run.total_turns}", "turns"),
         (duration(run.duration), "of conversation"),
-        (f"{tokens:,}", "tokens"),
+        (f"{tokens:,}" if tokens else "-", "tokens"),
     ]
     yield tag("div", *(tag("div", tag("b", figure), tag("span", what), class_="tile") for figure, what in tiles), class_="tiles")
     if report.warnings:
@@ -131,7 +131,7 @@ def _row(place: int, scenario: ReportedScenario) -> Html:
         ),
         _number("-", -1) if score is None else _number("failed" if scenario.judge_failed else f"{score:.2f}", score),
         _number(f"{scenario.retries}", scenario.retries),
-        _number(f"{tokens:,}", tokens),
+        _number(f"{tokens:,}" if tokens else "-", tokens),
         tag("td", tag("bdi", metrics.stop_reason or "-")),
     ]
     return tag("tr", *cells)
