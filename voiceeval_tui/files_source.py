@@ -109,7 +109,7 @@ class FilesSource:
 
     def _folders(self) -> dict[str, os.DirEntry[str]]:
         with os.scandir(self.session) as entries:
-            return {entry.name: entry for entry in entries if entry.is_dir()}
+            return {entry.name: entry for entry in entries if layout.is_folder(entry)}
 
     def _begin(self, folders: dict[str, os.DirEntry[str]]) -> bool:
         """Find out the queue; returns whether the run is another one than the one that was told."""

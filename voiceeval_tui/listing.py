@@ -79,7 +79,9 @@ class Listing:
         """All of them, newest first. Raises OSError where there is a folder that cannot be read; one that is not there has none."""
         try:
             with os.scandir(self.output_dir) as entries:
-                names = sorted((each.name for each in entries if session_timestamp(each.name) and each.is_dir()), reverse=True)
+                names = sorted(
+                    (each.name for each in entries if session_timestamp(each.name) and layout.is_folder(each)), reverse=True
+                )
         except FileNotFoundError:
             names = []
         before, self._known = self._known, {}

@@ -20,6 +20,7 @@ from voiceeval_engine.session.report import read_report
 from voiceeval_engine.session.resume import preview
 from voiceeval_tui.cli import main
 from voiceeval_tui.details import read_details
+from voiceeval_tui.listing import Listing
 from voiceeval_tui.resuming import plan_resume
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference_session" / "eval_20260101_000000"
@@ -136,6 +137,17 @@ def test_every_version_is_watched_and_reported_alike(
     assert list(outcomes.values()) == ["passed", "stalled", "failed", "stalled", "no verdict"]
     assert all(read_details(session, name).problems == () for name in NAMES)
     assert {path: path.read_bytes() for path in session.rglob("*") if path.is_file()} == before
+
+
+def test_links_that_lead_in_a_circle_are_passed_over(make: Make, capfd: pytest.CaptureFixture[str]) -> None:
+    session = make("newest")
+    (session / "loop").symlink_to("loop")
+    (session.parent / "eval_20260101_000001").symlink_to("eval_20260101_000001")
+    for command in ("check-resume", "watch", "report"):
+        assert main([command, str(session)]) == 0
+        out, err = capfd.readouterr()
+        assert ("domA__1" in out, "loop" in out, err) == (True, False, "")
+    assert [each.path for each in Listing(session.parent).look()] == [session]
 
 
 @pytest.mark.parametrize("version", ["newest", "oldest"])

@@ -83,6 +83,10 @@ def test_a_resume_finds_the_scenarios_where_the_run_took_them(quick: list[str], 
     records = json.loads((session / "run_args.json").read_text())["invocations"]
     assert [each["parsed_args"]["scenarios_from"] for each in records] == [str(tmp_path / "eval_20260101_000000")] * 2
     assert [each["resolved_scenario_names"] for each in records] == [["talk__1", "talk__2"]] * 2
+    (tmp_path / "eval_20260101_000000").rename(tmp_path / "elsewhere")
+    with pytest.raises(LaunchError, match=r"its scenarios came from the session .*/eval_20260101_000000, which is not there: give"):
+        make_plan(RunOptions(resume=session.name.removeprefix("eval_"), output_dir=tmp_path), all_wanted=True)
+    (tmp_path / "elsewhere").rename(tmp_path / "eval_20260101_000000")
     plan = plan_resume(session)
     assert plan.options is not None
     assert make_plan(plan.options, all_wanted=True).catalog.get("talk__1").name == "talk__1"

@@ -5,6 +5,7 @@ May import everything below and this folder. Rules: running page, "Commands" (se
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -102,7 +103,13 @@ def _with_recorded_source(options: RunOptions) -> RunOptions:
     records = invocations(_session(options))
     parsed = records[-1].get("parsed_args") if records else None
     recorded = parsed.get("scenarios_from") if isinstance(parsed, dict) else None
-    return replace(options, scenarios_from=Path(recorded)) if isinstance(recorded, str) and recorded else options
+    if not isinstance(recorded, str) or not recorded:
+        return options
+    if not os.path.isdir(recorded):  # noqa: PTH112 - unlike Path's it never raises
+        raise LaunchError(
+            f"--resume {options.resume}: its scenarios came from the session {recorded}, which is not there: give --scenarios-from"
+        )
+    return replace(options, scenarios_from=Path(recorded))
 
 
 def _first_selection(options: RunOptions) -> Selection | None:

@@ -93,6 +93,14 @@ def is_folder_name(name: str) -> bool:
     return 0 < len(raw) <= MAX_NAME_BYTES and not taken and not {"/", "\0"} & set(name)
 
 
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder or a link to one; a link that leads in a circle is none, where the entry itself would raise."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
 def is_killed(name: str) -> bool:
     """Whether a folder of that name is an attempt that was moved aside."""
     return KILLED_INFIX in name

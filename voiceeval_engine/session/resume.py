@@ -138,7 +138,7 @@ def _with_retries(each: Classified) -> str:
 def _kept_folders(session: Path) -> list[str]:
     """The folders of a session by name, those of attempts that were moved aside left out."""
     with os.scandir(session) as entries:
-        names = [entry.name for entry in entries if not layout.is_killed(entry.name) and entry.is_dir()]
+        names = [entry.name for entry in entries if not layout.is_killed(entry.name) and layout.is_folder(entry)]
     return sorted(name for name in names if not os.path.lexists(f"{session}/{name}/{layout.KILLED_MARKER}"))
 
 
