@@ -12,6 +12,8 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.listing import used_by
 from voiceeval_tui.starting import Checked, Finding, check
 
+MAX_ASKED = 3
+
 
 def preflight(options: RunOptions, key: str | None = None) -> Checked:
     """What a check finds. Raises StartError."""
@@ -22,6 +24,12 @@ def preflight(options: RunOptions, key: str | None = None) -> Checked:
     found = f"{other.name} runs on one of them, and a bot talks to one client at a time: they are not asked"
     used = Finding("bots", "", False, found, "wait until that run has ended (voiceeval-tui status), or use others")
     return replace(checked, findings=(used, *checked.findings))
+
+
+def first_wrong(checked: Checked) -> list[str]:
+    """Lines of the first that are wrong, for a question that needs room for its answers, and how many more there are."""
+    wrong = lines(each for each in checked.findings if not each.good)
+    return wrong[:MAX_ASKED] + [f"and {len(wrong) - MAX_ASKED} more"] * (len(wrong) > MAX_ASKED)
 
 
 def lines(findings: Iterable[Finding]) -> list[str]:

@@ -292,3 +292,30 @@ async def test_hostile_scenarios_keep_the_columns(tmp_path: Path, monkeypatch: p
         await pilot.press("a", "end")
         await settle(pilot)
         assert_straight(pilot)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_of_many_findings_all_can_be_read_and_the_question_keeps_its_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    many = [Finding("agent", f"ws://bot{number}", False, "refused", "start it") for number in range(40)]
+    Engines(monkeypatch, Checked((*many, Finding("disk", "/tmp", True, "has room")), False))
+    async with home(tmp_path, size) as pilot:
+        await form(pilot)
+        await pilot.press("f5")
+        await until(pilot, lambda: "ws://bot0:" in text(pilot))
+        seen = text(pilot)
+        for _ in range(60):
+            if "has room" in seen:
+                break
+            await pilot.press("pagedown")
+            await settle(pilot)
+            seen += text(pilot)
+        assert all(f"ws://bot{number}:" in seen for number in range(40))
+        await pilot.press("pagedown")
+        await settle(pilot)
+        assert "ws://bot0:" in text(pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+        assert "and 37 more" in text(pilot)
+        assert "back to the form" in text(pilot)

@@ -42,7 +42,7 @@ def test_what_is_well_is_said_with_its_figures_and_leaves_nothing_on_disk(tmp_pa
     assert good
     assert found["judge"][0]["found"] == "is switched off"
     assert "1 to run; all can be built" in found["scenarios"][0]["found"]
-    assert "needs up to 5 MB (1 scenarios, at most 1 min of recording at 16000 Hz)" in found["disk"][0]["found"]
+    assert "needs up to 5 MB (1 scenario, at most 1 min of recording at 16000 Hz)" in found["disk"][0]["found"]
     assert "the longest has 12 bytes" in found["names"][0]["found"]
     assert not list(tmp_path.iterdir())
 

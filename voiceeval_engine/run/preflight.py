@@ -122,7 +122,7 @@ def _judge_mend(options: RunOptions, key: str | None, status: int | None) -> str
         case 401 | 403:
             what = "no key was found" if key is None else "the key that was found is not the right one"
             return f"{what}: it comes from --judge-api-key, the variable {options.judge_api_key_name} or a .env"
-        case 404 | 405:
+        case 404 | 405 | 501:
             return "look at the path of --judge-url, mostly /v1/chat/completions, and at --judge-model"
         case None:
             return _NO_JUDGE
@@ -195,10 +195,8 @@ def _disk(options: RunOptions, survey: _Survey) -> list[Finding]:
         free = room.free_bytes(folder)
     except OSError as error:
         return [Finding("disk", str(folder), False, f"cannot be looked at: {error.strerror}", "give another --output-dir")]
-    found = (
-        f"needs up to {_size(needed)} ({count} scenarios, at most {minutes:.0f} min of recording at {options.output_sample_rate} Hz), "
-        f"{_size(free)} are free"
-    )
+    what = f"{count} scenario{'s' * (count != 1)}, at most {minutes:.0f} min of recording at {options.output_sample_rate} Hz"
+    found = f"needs up to {_size(needed)} ({what}), {_size(free)} are free"
     mend = "make room, or give an --output-dir on a larger disk; the run would pause while it is full"
     return [Finding("disk", str(folder), needed <= free, found, "" if needed <= free else mend)]
 

@@ -22,7 +22,7 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.actions import Action
 from voiceeval_tui.cells import drawable
 from voiceeval_tui.form import FIELDS, GROUPS, YES, Draft, Field, FieldError, first_texts, to_options
-from voiceeval_tui.preflight import lines, preflight
+from voiceeval_tui.preflight import first_wrong, lines, preflight
 from voiceeval_tui.screens.dialog import Ask, Choice
 from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.screens.pick import PickScreen
@@ -43,6 +43,7 @@ class FormScreen(KeyedScreen[Path | Draft]):
         Action("start", "ctrl+s", "start", "check all that it needs, then start the run"),
         Action("check", "f5", "check", "whether bots, judge, scenarios and disk are ready"),
         Action("pick", "f2", "pick scenarios", "choose from the list of all there are"),
+        Action("more", "pagedown", "more", "the next lines of what the check found"),
         Action("help", "f1", "", "all keys"),
         Action("leave", "escape", "leave", "back; what was typed is kept"),
     )
@@ -70,7 +71,8 @@ class FormScreen(KeyedScreen[Path | Draft]):
                 yield Button("Start", id="start", compact=True)
                 yield Button("Check", id="check", compact=True)
                 yield Button("Pick scenarios", id="pick", compact=True)
-        yield Static(markup=False, id="told")
+        with VerticalScroll(id="findings", can_focus=False):
+            yield Static(markup=False, id="told")
         yield KeyLine(self.ACTIONS)
 
     def _field(self, each: Field) -> Input | Cycle:
@@ -117,6 +119,11 @@ class FormScreen(KeyedScreen[Path | Draft]):
         """Ask bots and judge."""
         if (options := self._options(go=True)) is not None and not self._busy:
             self._check(options, start=False)
+
+    def do_more(self) -> None:
+        """A page on; after the last one to the first."""
+        box = self.query_one("#findings", VerticalScroll)
+        box.scroll_to(y=0 if box.is_vertical_scroll_end else box.scroll_y + box.size.height - 1, animate=False)
 
     def do_start(self) -> None:
         """Ask them, then start."""
@@ -179,20 +186,19 @@ class FormScreen(KeyedScreen[Path | Draft]):
 
     @work(group="engine")
     async def _check(self, options: RunOptions, *, start: bool) -> None:
-        self._busy, good = True, True
+        self._busy = True
         self._tell("asking the bots and the judge, looking at the disk")
         try:
             checked = await asyncio.to_thread(preflight, options)
-            good, sentences = checked.good, describe(checked)
-            self._tell(*sentences)
-            if start and good:
+            self._tell(*describe(checked))
+            if start and checked.good:
                 await self._start(options)
+            elif start:
+                self.app.push_screen(Ask("not everything is well", "\n".join(first_wrong(checked)), _ANYWAY), self._start_anyway)
         except StartError as error:
             self._tell(str(error))
         finally:
             self._busy = False
-        if start and not good:
-            self.app.push_screen(Ask("not everything is well", "\n".join(sentences), _ANYWAY), self._start_anyway)
 
     def _start_anyway(self, answer: str | None) -> None:
         if answer == "yes" and (options := self._options()) is not None:

@@ -19,7 +19,7 @@ from textual.binding import BindingType
 
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.actions import Action
-from voiceeval_tui.preflight import preflight
+from voiceeval_tui.preflight import first_wrong, preflight
 from voiceeval_tui.resuming import ResumePlan, plan_resume
 from voiceeval_tui.screens.dialog import Ask, Choice
 from voiceeval_tui.screens.keyed import AskText, KeyedScreen, bindings
@@ -86,7 +86,7 @@ class ResumeScreen(KeyedScreen[Path]):
         elif not plan.again:
             self._ask("nothing to run", "All scenarios are complete: a resume would only fetch verdicts that are still out.")
         elif isinstance(self._checked, Checked) and not self._checked.good:
-            self._ask("not everything answers", "The run waits for bots that do not answer; without its judge every score is 0.0.")
+            self._ask("not everything is well", "\n".join(first_wrong(self._checked)))
         else:
             self._begin("yes")
 
