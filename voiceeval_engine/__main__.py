@@ -2,7 +2,8 @@
 
 The order is a JSON line `{"options": {...}, "argv": [...]}`, options by the names of `run_args.json`; the judge's key comes in the
 environment. The answer is a JSON line, `{"session", "socket", "pid"}` or `{"error", "usage"}`; after it all output goes to the session's
-`engine.log`. An order with `"ask": "check"` or `"ask": "scenarios"` starts no run and is answered as `run/asking` says. May import `run`.
+`engine.log`. An order with `"ask": "scenarios"` or `"ask": "check"` starts no run and is answered as `run/asking` and `run/preflight` say;
+a check with `"bots": false` leaves those alone. May import `run`.
 Rule: console page, "Two processes".
 """
 
@@ -19,10 +20,11 @@ from typing import Any
 import uvloop
 
 from voiceeval_engine.live.commands import socket_path
-from voiceeval_engine.run.asking import check, list_scenarios
+from voiceeval_engine.run.asking import list_scenarios
 from voiceeval_engine.run.judging import KeyTrouble
 from voiceeval_engine.run.launch import LaunchError, make_plan, run_plan
 from voiceeval_engine.run.options import OptionError, RunOptions
+from voiceeval_engine.run.preflight import preflight
 from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.scenarios.model import ScenarioError
 from voiceeval_engine.session import layout
@@ -36,7 +38,7 @@ def main() -> int:
         order = json.loads(sys.stdin.buffer.readline(MAX_ORDER))
         options = RunOptions.from_record(order["options"])
         if (question := order.get("ask")) is not None:
-            return _tell(question, options)
+            return _tell(question, order, options)
         argv = [str(word) for word in order["argv"]]
         plan = make_plan(options, all_wanted=True)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -54,17 +56,19 @@ def main() -> int:
         return _refuse(f"the session cannot be written: {error}", usage=False)
 
 
-def _tell(question: object, options: RunOptions) -> int:
+def _tell(question: object, order: Mapping[str, Any], options: RunOptions) -> int:
     try:
-        if question == "scenarios":
-            _answer(list_scenarios(options))
-        elif question == "check":
-            _answer(asyncio.run(check(options)))
-        else:
-            return _refuse(f"not an order: ask {question!r}", usage=True)
+        with contextlib.redirect_stdout(sys.stderr):  # what a pack's Python prints is no answer
+            if question == "scenarios":
+                answer = list_scenarios(options)
+            elif question == "check":
+                answer = asyncio.run(preflight(options, bots=order.get("bots") is not False))
+            else:
+                answer = {"error": f"not an order: ask {question!r}", "usage": True}
     except (ScenarioError, KeyTrouble) as error:
         return _refuse(str(error), usage=False)
-    return 0
+    _answer(answer)
+    return 2 if "error" in answer else 0
 
 
 def _accept(runner: Runner) -> None:

@@ -12,7 +12,7 @@ from voiceeval_engine.live.state import ScenarioState
 from voiceeval_tui.view import PROBLEMS, RUNNING, View
 
 _WRITTEN = {"question_mark": "?", "slash": "/", "escape": "Esc", "enter": "Enter", "space": "Space", "ctrl+s": "Ctrl+S", "f2": "F2",
-            "f5": "F5"}  # fmt: skip
+            "f5": "F5", "pagedown": "PgDn"}  # fmt: skip
 """How keys are written that have another name with Textual."""
 
 When = Callable[[View], bool]

@@ -46,6 +46,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="for scripts: lists, and the summary at the end of a run, as JSON on standard output; a run's lines go to standard error, "
         "and there is no console",
     )
+    parser.add_argument(
+        "--preflight",
+        action="store_true",
+        help="start nothing, tell whether the run could: bots, judge, scenarios, room on the disk, names, and how to mend what is wrong "
+        "(exit code 1)",
+    )
     add_console_options(parser)
     bots = parser.add_argument_group("bots")
     bots.add_argument("--agent-url", metavar="URL", help="the agent bot (ws://localhost:8765)")

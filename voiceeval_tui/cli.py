@@ -107,6 +107,8 @@ def _run_command(argv: list[str]) -> int:
             catalog.close()
         return 0
     options, as_json = _options(given), bool(given.get("json"))
+    if given.get("preflight"):
+        return _preflight(options, as_json=as_json)
     plain = as_json or bool(given.get("no_ui")) or not sys.stdout.isatty()
     if not plain and sys.stdin.isatty():
         from voiceeval_tui.opening import Look, open_run
@@ -120,6 +122,21 @@ def _run_command(argv: list[str]) -> int:
         return _run_fast(_run_headless(plan, argv, as_json=as_json))
     except LaunchError as error:
         raise CommandError(str(error), 2 if error.usage else 1) from error
+
+
+def _preflight(options: RunOptions, *, as_json: bool) -> int:
+    from voiceeval_tui.preflight import lines, preflight
+    from voiceeval_tui.starting import StartError
+
+    try:
+        checked = preflight(options)
+    except StartError as error:
+        raise CommandError(str(error), 2 if error.usage else 1) from error
+    if as_json:
+        _print_json(documents.preflight(checked.findings))
+    else:
+        print("\n".join(map(safe, lines(checked.findings))))
+    return 0 if checked.good else 1
 
 
 def _check_resume(arguments: list[str]) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from voiceeval_engine.session.metrics import TokenCount
     from voiceeval_engine.session.report import Check, MeasuredRate, ReportedScenario, SessionReport
     from voiceeval_engine.session.resume import Classified
+    from voiceeval_tui.starting import Finding
 
 Document = dict[str, Any]
 
@@ -71,6 +72,17 @@ def resume_preview(directory: str, min_agent_turns: int, scenarios: Iterable[Cla
         "would_rerun": groups["in-flight"],
         "fresh": groups["fresh"],
     }
+
+
+def preflight(findings: Iterable[Finding]) -> Document:
+    """`--preflight`: `{"good", "findings": [{"subject" (agent, user, bots, judge, scenarios, disk, names), "where" (a URL, a folder, a
+    scenario), "good", "found", "mend"}]}`; `where` and `mend` may be null.
+    """
+    told = [
+        {"subject": each.subject, "where": each.where or None, "good": each.good, "found": each.found, "mend": each.mend or None}
+        for each in findings
+    ]
+    return {"good": all(each["good"] for each in told), "findings": told}
 
 
 def run_summary(

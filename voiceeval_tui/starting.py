@@ -27,8 +27,8 @@ from voiceeval_engine.session.run_args import redact
 
 PATIENCE = 45.0
 """s. What an engine may take until it answers."""
-CHECK_PATIENCE = 30.0
-"""s. A bot may take 10 s to connect and 5 to say that it is ready."""
+CHECK_PATIENCE = 120.0
+"""s. Scenarios may take 45 s, then each bot 40; the judge, meanwhile, 60."""
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _DEFAULT_KEY_NAME = "JUDGE_API_KEY"
@@ -54,32 +54,33 @@ class Started:
 
 
 @dataclass(frozen=True)
-class BotCheck:
-    """Whether a bot, `agent` or `user`, answers; `trouble` is empty where it does."""
+class Finding:
+    """One thing that a check looked at: the `subject` (agent, user, judge, scenarios, disk, names, bots), `where` it is (may be empty),
+    what was found, and how to mend it where it is not `good`.
+    """
 
-    side: str
-    url: str
-    trouble: str
+    subject: str
+    where: str
+    good: bool
+    found: str
+    mend: str = ""
+
+    def __str__(self) -> str:
+        named = " ".join(filter(None, (self.subject, self.where)))
+        return f"{named}: {self.found}" + (f". To mend it: {self.mend}" if self.mend else "")
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check found. `judge_trouble` is None where none is asked, empty where it answers; `has_key`: a key for it was found."""
+    """What a check found; `has_key`: a key for the judge was found."""
 
-    bots: tuple[BotCheck, ...]
-    judge_url: str
-    judge_trouble: str | None
+    findings: tuple[Finding, ...]
     has_key: bool
 
     @property
-    def lacks_key(self) -> bool:
-        """Whether the judge is likely to want a key that was not found."""
-        return self.judge_trouble is not None and not self.has_key and wants_key(self.judge_url)
-
-    @property
     def good(self) -> bool:
-        """Whether all that was asked answers."""
-        return not self.judge_trouble and not any(bot.trouble for bot in self.bots)
+        """Whether all is well."""
+        return all(each.good for each in self.findings)
 
 
 @dataclass(frozen=True)
@@ -110,14 +111,16 @@ def start_engine(options: RunOptions, argv: Sequence[str], key: str | None = Non
         raise StartError(f"the engine's answer is none: {str(answer)[:200]}") from None
 
 
-def check(options: RunOptions, key: str | None = None) -> Checked:
-    """Whether bots and judge answer. It connects to them: not while another run uses them. Raises StartError."""
-    answer = _question("check", options, key, CHECK_PATIENCE)
+def check(options: RunOptions, key: str | None = None, *, bots: bool = True) -> Checked:
+    """Whether a run could start now; writes nothing. `bots` False where another run uses them. Raises StartError."""
+    answer = _question("check", options, key, CHECK_PATIENCE, bots=bots)
     try:
-        bots = tuple(BotCheck(*map(str, bot)) for bot in answer["bots"])
-        judge = answer["judge"]
-        return Checked(bots, str(judge[0]) if judge else "", str(judge[1]) if judge else None, bool(answer["key"]))
-    except (KeyError, TypeError, IndexError):
+        findings = (
+            Finding(str(each["subject"]), str(each["where"]), each["good"] is True, str(each["found"]), str(each["mend"]))
+            for each in answer["findings"]
+        )
+        return Checked(tuple(findings), bool(answer["key"]))
+    except (KeyError, TypeError):
         raise StartError(f"the engine's answer is none: {str(answer)[:200]}") from None
 
 
@@ -131,9 +134,9 @@ def list_scenarios(options: RunOptions) -> Listed:
         raise StartError(f"the engine's answer is none: {str(answer)[:200]}") from None
 
 
-def _question(question: str, options: RunOptions, key: str | None, patience: float) -> Mapping[str, Any]:
+def _question(question: str, options: RunOptions, key: str | None, patience: float, **more: Any) -> Mapping[str, Any]:
     options, key = _with_key(options, key)
-    engine, answer = _ask({"ask": question, "options": _recorded(options)}, _environ(options, key), patience)
+    engine, answer = _ask({"ask": question, "options": _recorded(options), **more}, _environ(options, key), patience)
     _reap(engine)
     return answer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from textual.widgets import Input
 
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.session.lock import SessionLock
+from voiceeval_tui import preflight as preflight_module
 from voiceeval_tui.form import FIELDS
 from voiceeval_tui.screens import form as form_screen
 from voiceeval_tui.screens.dialog import Ask, Help
@@ -20,12 +22,19 @@ from voiceeval_tui.screens.form import FormScreen
 from voiceeval_tui.screens.home import HomeScreen
 from voiceeval_tui.screens.pick import PickScreen
 from voiceeval_tui.screens.run import RunScreen
-from voiceeval_tui.starting import BotCheck, Checked, Listed, Started, StartError
+from voiceeval_tui.starting import Checked, Finding, Listed, Started, StartError
 from voiceeval_tui.widgets.cycle import Cycle
 
 SIZES = [(50, 15), (80, 24), (200, 50)]
-GOOD = Checked((BotCheck("agent", "ws://a", ""), BotCheck("user", "ws://u", "")), "http://far/j", "", False)
-BAD = Checked((BotCheck("agent", "ws://a", "agent bot at ws://a: refused"),), "http://far/j", "no route", True)
+GOOD = Checked((Finding("agent", "ws://a", True, "answers"), Finding("user", "ws://u", True, "answers")), False)
+BAD = Checked(
+    (
+        Finding("user", "ws://u", True, "answers"),
+        Finding("agent", "ws://a", False, "refused", "start it"),
+        Finding("judge", "http://far/j", False, "no route"),
+    ),
+    True,
+)
 LISTED = Listed((("shop__1", False), ("shop__2", False), ("cafe__[red]1", True)), ("pack x: [red]broken",))
 
 
@@ -38,15 +47,16 @@ class Engines:
         self.checked = checked
         self.session = session
         self.listed: Listed | StartError = LISTED
-        monkeypatch.setattr(form_screen, "check", self._check)
+        monkeypatch.setattr(preflight_module, "check", self._check)
         monkeypatch.setattr(form_screen, "start_engine", self._start)
         monkeypatch.setattr(form_screen, "list_scenarios", self._list)
 
-    def _check(self, options: RunOptions) -> Checked:
-        self.asked.append(options)
+    def _check(self, options: RunOptions, key: str | None = None, *, bots: bool = True) -> Checked:
+        if bots:
+            self.asked.append(options)
         if isinstance(self.checked, StartError):
             raise self.checked
-        return self.checked
+        return self.checked if bots else replace(self.checked, findings=())
 
     def _start(self, options: RunOptions, argv: list[str]) -> Started:
         if self.session is None:
@@ -124,12 +134,11 @@ async def test_a_check_shows_sentences_and_starts_nothing(tmp_path: Path, monkey
     async with home(tmp_path) as pilot:
         await form(pilot)
         await pilot.press("f5")
-        await until(pilot, lambda: "agent bot at ws://a: refused" in text(pilot))
-        assert "judge http://far/j does not answer: no route" in text(pilot)
+        await until(pilot, lambda: "WRONG  agent ws://a: refused. To mend it: start it" in text(pilot))
+        assert "WRONG  judge http://far/j: no route" in text(pilot)
         engines.checked = GOOD
         await pilot.press("f5")
-        await until(pilot, lambda: "user ws://u answers" in text(pilot))
-        assert "no key for it was found" in text(pilot)
+        await until(pilot, lambda: "user ws://u: answers" in text(pilot))
         engines.checked = StartError("no process")
         await pilot.press("f5")
         await until(pilot, lambda: "no process" in text(pilot))
@@ -174,7 +183,7 @@ async def test_bots_in_use_are_not_asked(tmp_path: Path, monkeypatch: pytest.Mon
     async with home(tmp_path) as pilot:
         await form(pilot)
         await pilot.press("f5")
-        await until(pilot, lambda: "runs on one of these bots" in text(pilot))
+        await until(pilot, lambda: "runs on one of them" in text(pilot))
     lock.release()
     assert engines.asked == []
 
@@ -201,7 +210,6 @@ async def test_a_demo_needs_no_bots(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert "simulated user" not in text(pilot)
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
-    assert engines.asked == []
     assert engines.started[0][0].demo
 
 
@@ -284,3 +292,30 @@ async def test_hostile_scenarios_keep_the_columns(tmp_path: Path, monkeypatch: p
         await pilot.press("a", "end")
         await settle(pilot)
         assert_straight(pilot)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_of_many_findings_all_can_be_read_and_the_question_keeps_its_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    many = [Finding("agent", f"ws://bot{number}", False, "refused", "start it") for number in range(40)]
+    Engines(monkeypatch, Checked((*many, Finding("disk", "/tmp", True, "has room")), False))
+    async with home(tmp_path, size) as pilot:
+        await form(pilot)
+        await pilot.press("f5")
+        await until(pilot, lambda: "ws://bot0:" in text(pilot))
+        seen = text(pilot)
+        for _ in range(60):
+            if "has room" in seen:
+                break
+            await pilot.press("pagedown")
+            await settle(pilot)
+            seen += text(pilot)
+        assert all(f"ws://bot{number}:" in seen for number in range(40))
+        await pilot.press("pagedown")
+        await settle(pilot)
+        assert "ws://bot0:" in text(pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Ask))
+        assert "and 37 more" in text(pilot)
+        assert "back to the form" in text(pilot)

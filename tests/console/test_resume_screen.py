@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from screens import assert_straight, home, lines, settle, text, until
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.lock import SessionLock
+from voiceeval_tui import preflight as preflight_module
 from voiceeval_tui.app import ConsoleApp
 from voiceeval_tui.screens import resume as resume_screen
 from voiceeval_tui.screens.dialog import Ask
@@ -22,12 +24,13 @@ from voiceeval_tui.screens.keyed import AskText
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import RunScreen
 from voiceeval_tui.source import open_source
-from voiceeval_tui.starting import BotCheck, Checked, Started, StartError
+from voiceeval_tui.starting import Checked, Finding, Started, StartError
 
 SIZES = [(50, 15), (80, 24), (200, 50)]
 NAMES = [f"retail__{number}" for number in range(36, 42)]
-GOOD = Checked((BotCheck("agent", "ws://a", ""), BotCheck("user", "ws://u", "")), "http://localhost/j", "", False)
-BAD = Checked((BotCheck("agent", "ws://a", ""), BotCheck("user", "ws://u", "user bot at ws://u: refused")), "http://j", "no", True)
+AGENT, JUDGE = Finding("agent", "ws://a", True, "answers"), Finding("judge", "http://localhost/j", True, "gave a verdict")
+GOOD = Checked((AGENT, Finding("user", "ws://u", True, "answers"), JUDGE), False)
+BAD = Checked((AGENT, Finding("user", "ws://u", False, "refused", "start it"), Finding("judge", "http://j", False, "no")), True)
 
 
 class Engines:
@@ -38,14 +41,15 @@ class Engines:
         self.asked: list[str | None] = []
         self.checked = checked
         self.refusal: StartError | None = None
-        monkeypatch.setattr(resume_screen, "check", self._check)
+        monkeypatch.setattr(preflight_module, "check", self._check)
         monkeypatch.setattr(resume_screen, "start_engine", self._start)
 
-    def _check(self, options: RunOptions, key: str | None = None) -> Checked:
-        self.asked.append(key)
+    def _check(self, options: RunOptions, key: str | None = None, *, bots: bool = True) -> Checked:
+        if bots:
+            self.asked.append(key)
         if isinstance(self.checked, StartError):
             raise self.checked
-        return self.checked
+        return self.checked if bots else replace(self.checked, findings=())
 
     def _start(self, options: RunOptions, argv: list[str], key: str | None = None) -> Started:
         if self.refusal is not None:
@@ -85,11 +89,11 @@ async def test_it_tells_all_there_is_to_know(session: Path, size: tuple[int, int
             assert "differs" in shown
             assert "domain: original=None resume='retail'" in shown
             assert "other__1" in shown
-            assert "agent ws://a answers" in shown
+            assert "agent ws://a: answers" in shown
         if size[0] >= 200:
             assert "already auto-retried 1x in-run" in shown
             assert "done    retail__36" in shown
-            assert "http://j does not answer: no" in shown
+            assert "judge http://j: no" in shown
 
 
 async def test_enter_starts_and_shows_the_session(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +164,7 @@ async def test_they_can_be_asked_again(session: Path, monkeypatch: pytest.Monkey
         await opened(pilot, "refused")
         engines.checked = GOOD
         await pilot.press("c")
-        await until(pilot, lambda: "user ws://u answers" in text(pilot))
+        await until(pilot, lambda: "user ws://u: answers" in text(pilot))
 
 
 async def test_a_check_that_fails_is_told(session: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bot_farm import serving
-from hostile_bots import HostileBot
-from judges import WatchedJudge
 
 from voiceeval_engine.run.options import DEMO_DEFAULTS, RunOptions
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.lock import holder
 from voiceeval_tui import starting
-from voiceeval_tui.starting import StartError, check, list_scenarios, start_engine
+from voiceeval_tui.starting import StartError, list_scenarios, start_engine
 
 PACK = Path(__file__).parents[1] / "data" / "short_pack"
 NAME = "short__order"
@@ -198,35 +195,3 @@ def test_scenarios_are_listed(tmp_path: Path) -> None:
     assert any(name.startswith("cafe__") and embedded for name, embedded in listed.scenarios)
     with pytest.raises(StartError, match="is no scenario pack"):
         list_scenarios(demo(tmp_path, scenario_dir=(tmp_path,)))
-
-
-def test_a_check_tells_of_each_bot_and_of_the_judge(tmp_path: Path) -> None:
-    good, mute = HostileBot(), HostileBot(greets=False)
-    with serving(good, mute), WatchedJudge() as judge:
-        dead = "ws://127.0.0.1:9"
-        options = RunOptions(pair=((good.url, mute.url), (dead, "ws://127.0.0.1:7")), judge_url=judge.url, output_dir=tmp_path)
-        checked = check(options, KEY)
-    assert [(bot.side, bot.url) for bot in checked.bots[:3]] == [("agent", good.url), ("user", mute.url), ("agent", dead)]
-    troubles = [bot.trouble for bot in checked.bots]
-    assert troubles[0] == ""
-    assert "bot-ready" in troubles[1]
-    assert "refused" in troubles[2]
-    assert (checked.judge_url, checked.judge_trouble, checked.has_key, checked.good) == (judge.url, "", True, False)
-
-
-def test_a_check_without_a_judge_and_with_a_dead_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JUDGE_API_KEY", raising=False)
-    monkeypatch.chdir(tmp_path)
-    bots = HostileBot(), HostileBot()
-    with serving(*bots):
-        pair = ((bots[0].url, bots[1].url),)
-        none = check(RunOptions(pair=pair, judge_url=""))
-        dead = check(RunOptions(pair=pair, judge_url="http://127.0.0.1:9/v1"))
-    assert (none.judge_trouble, none.good, none.lacks_key) == (None, True, False)
-    assert dead.judge_trouble
-    assert not dead.good
-
-
-def test_a_check_of_a_demo_asks_nobody(tmp_path: Path) -> None:
-    checked = check(demo(tmp_path))
-    assert (checked.bots, checked.judge_trouble, checked.good) == ((), None, True)

@@ -561,3 +561,39 @@ async def test_a_call_that_is_given_up_frees_its_place() -> None:
         await asyncio.gather(first, return_exceptions=True)
         hold.set()
         assert not (await asked.ask("u", ())).failed
+
+
+# -- a single call
+
+
+@pytest.mark.parametrize(
+    ("reply", "trouble", "status"),
+    [
+        (answer(), "", None),
+        (httpx.Response(503, text="busy"), "HTTP 503: busy", 503),
+        (httpx.Response(404, text="no model"), "HTTP 404: no model", 404),
+        (httpx.Response(200, text="<html>"), "no chat completion", 200),
+        (httpx.ConnectError("refused"), "cannot be reached: refused", None),
+    ],
+)
+async def test_a_trial_asks_once_and_says_what_came(reply: Any, trouble: str, status: int | None) -> None:
+    endpoint = Endpoint(reply)
+    async with judge(endpoint) as asked:
+        trial = await asked.trial("u")
+    assert (trouble in trial.trouble, trial.status) == (True, status)
+    assert bool(trial.trouble) == bool(trouble)
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("url", ["judge", "http://[::1", "http://localhost:99999/"])
+async def test_a_trial_of_a_bad_url_says_so(url: str) -> None:
+    async with judge(None, url=url) as asked:
+        assert "URL" in (await asked.trial("u")).trouble
+
+
+@pytest.mark.parametrize("content", [f"my headers: {KEY}", f'{{"score": "{KEY}"}}'])
+async def test_a_trial_does_not_spread_the_key(content: str) -> None:
+    async with judge(Endpoint(answer(content)), key=KEY) as asked:
+        trial = await asked.trial("u")
+    assert trial.trouble
+    assert KEY not in str(trial)

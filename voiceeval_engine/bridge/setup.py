@@ -47,10 +47,10 @@ async def set_up(scenario: Scenario, pair: Pair, shadow: Shadow | None, log: Log
     links: dict[Side, BotLink] = {side: BotLink(side, pair.url(side), log) for side in SIDES}
     try:
         await _both(links["user"].open(), links["agent"].open())
-        await _both(*(_expect_not_false(link, "reset", {}) for link in links.values()))
-        await _both(*(_expect_not_false(link, "update_system_prompt", _prompt(scenario, side)) for side, link in links.items()))
+        await _both(*(expect_not_false(link, "reset", {}) for link in links.values()))
+        await _both(*(expect_not_false(link, "update_system_prompt", prompt(scenario, side)) for side, link in links.items()))
         for side in ("agent", "user"):
-            await expect_success(links[side], "apply_initialization", _initialization(scenario, side))
+            await expect_success(links[side], "apply_initialization", initialization(scenario, side))
         if shadow is not None:
             await send_deltas(links, scenario.domain, await asyncio.to_thread(shadow.sync), log)
             for trouble in shadow.troubles:
@@ -100,19 +100,20 @@ async def _both(*steps: Awaitable[None]) -> None:
             raise result
 
 
-async def _expect_not_false(link: BotLink, t: str, d: dict[str, Any]) -> None:
+async def expect_not_false(link: BotLink, t: str, d: dict[str, Any]) -> None:
+    """A request whose result is anything but a literal false; raises RequestFailed."""
     if await link.request(t, d) is False:
         raise RequestFailed(link.bot, f"{link.bot} bot failed at {t}: it answered false")
 
 
-def _prompt(scenario: Scenario, side: Side) -> dict[str, Any]:
-    prompt, tools = (
-        (scenario.agent_prompt, scenario.agent_tools) if side == "agent" else (scenario.user_prompt, scenario.user_tools)
-    )
-    return {"prompt": prompt, "tools": json.dumps(dict(tools)), "add_suffix": False, "tool_domain": scenario.domain}
+def prompt(scenario: Scenario, side: Side) -> dict[str, Any]:
+    """The arguments of `update_system_prompt`."""
+    words, tools = (scenario.agent_prompt, scenario.agent_tools) if side == "agent" else (scenario.user_prompt, scenario.user_tools)
+    return {"prompt": words, "tools": json.dumps(dict(tools)), "add_suffix": False, "tool_domain": scenario.domain}
 
 
-def _initialization(scenario: Scenario, side: Side) -> dict[str, Any]:
+def initialization(scenario: Scenario, side: Side) -> dict[str, Any]:
+    """The arguments of `apply_initialization`."""
     state = scenario.agent_state if side == "agent" else scenario.user_state
     actions = [action for action in scenario.initialization_actions if action.get("side", "agent") == side]
     return {"domain": scenario.domain, "shared_state_init": json.dumps(state), "actions": actions}

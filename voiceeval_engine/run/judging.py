@@ -74,6 +74,22 @@ def find_key(options: RunOptions) -> str | None:
     return options.judge_api_key or os.environ.get(name) or (_read_dotenv().get(name) if name else None) or None
 
 
+def judge_settings(options: RunOptions, key: str | None) -> JudgeSettings:
+    """How the judge of a run is asked."""
+    return JudgeSettings(
+        url=options.judge_url,
+        model=options.judge_model,
+        key=key,
+        timeout=options.judge_timeout,
+        max_tokens=options.judge_max_tokens,
+        temperature=options.judge_temperature,
+        top_p=options.judge_top_p,
+        seed=options.judge_seed,
+        thinking_token_budget=options.judge_thinking_token_budget,
+        concurrency=options.judge_concurrency,
+    )
+
+
 def _read_dotenv() -> dict[str, str | None]:
     try:
         return dotenv_values(".env")
@@ -233,18 +249,6 @@ async def open_desk(
     if not options.judged:
         yield None
         return
-    settings = JudgeSettings(
-        url=options.judge_url,
-        model=options.judge_model,
-        key=key,
-        timeout=options.judge_timeout,
-        max_tokens=options.judge_max_tokens,
-        temperature=options.judge_temperature,
-        top_p=options.judge_top_p,
-        seed=options.judge_seed,
-        thinking_token_budget=options.judge_thinking_token_budget,
-        concurrency=options.judge_concurrency,
-    )
     inputs = InputOptions(
         include_conversation=options.judge_include_conversation,
         compact=options.judge_compact_context,
@@ -254,7 +258,7 @@ async def open_desk(
     )
     shown = redact(options.judge_url, [key or ""])
     log.info("Using LLM judge: %s with model: %s", shown, options.judge_model)
-    async with Judge(settings, SYSTEM_PROMPT, offload, log) as judge:
+    async with Judge(judge_settings(options, key), SYSTEM_PROMPT, offload, log) as judge:
         trouble = await judge.probe()
         if trouble is not None:
             log.warning(

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 
 from voiceeval_engine.offload import Offload
-from voiceeval_engine.scoring.verdict import Verdict, failed_verdict, no_verdict, read_reply
+from voiceeval_engine.scoring.verdict import ERROR, Verdict, failed_verdict, no_verdict, read_reply
 from voiceeval_engine.session.run_args import REDACTED
 
 Log = logging.LoggerAdapter[logging.Logger]
@@ -56,15 +56,31 @@ class JudgeSettings:
     concurrency: int = 4
 
 
-class _TryAgain(Exception):
+@dataclass(frozen=True)
+class Trial:
+    """What came of a single call: `trouble` is empty where it gave a verdict; `status` is that of its HTTP answer, None without one."""
+
+    trouble: str
+    status: int | None = None
+
+
+class _Failed(Exception):
+    """A try that failed; `status` where that is an HTTP status."""
+
+    def __init__(self, why: str, status: int | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class _TryAgain(_Failed):
     """A try that failed in a way that may pass; `after` is how long the endpoint asks to wait (s), None where it does not say."""
 
-    def __init__(self, why: str, after: float | None = None) -> None:
-        super().__init__(why)
+    def __init__(self, why: str, after: float | None = None, status: int | None = None) -> None:
+        super().__init__(why, status)
         self.after = after
 
 
-class _Final(Exception):
+class _Final(_Failed):
     """A try that failed for good."""
 
 
@@ -113,6 +129,16 @@ class Judge:
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             return self._clean(error)
 
+    async def trial(self, user_content: str) -> Trial:
+        """Whether one call, that is not repeated, gives a verdict that can be read."""
+        if self._trouble is not None:
+            return Trial(self._trouble)
+        try:
+            verdict = read_reply(await self._post(user_content), ())
+        except _Failed as error:
+            return Trial(str(error), error.status)
+        return Trial(self._without_key(verdict).reason.removeprefix(ERROR), 200) if verdict.failed else Trial("")
+
     async def ask(self, user_content: str | None, assertions: Sequence[str]) -> Verdict:
         """The judge's verdict on one scenario; at most `concurrency` calls are under way at once."""
         if user_content is None:
@@ -154,12 +180,12 @@ class Judge:
                 return await self._content(text)
             why = f"the judge answered HTTP {status}: {self._clean(text, 300)}"
             if any(mark in text.lower() for mark in (TOO_LONG_REFUSED if status < 500 else TOO_LONG)):
-                raise _Final(why)
+                raise _Final(why, status)
             if status in (408, 429) or status >= 500:
-                raise _TryAgain(why, _retry_after(headers.get("retry-after")))
+                raise _TryAgain(why, _retry_after(headers.get("retry-after")), status)
             refused = next((name for name in OPTIONAL_FIELDS if name in body and re.search(rf"\b{name}\b", text)), None)
             if status != 400 or refused is None:
-                raise _Final(why)
+                raise _Final(why, status)
             if refused not in self._left_out:
                 self._left_out.add(refused)
                 self._log.warning("judge: the endpoint does not take %r; it is left out for the rest of the run", refused)
@@ -204,7 +230,7 @@ class Judge:
         """The reply's text in a chat completion; raises _Final for anything else."""
         found, content = await self._offload.run(len(text), _completion, text)
         if not found:
-            raise _Final(f"the judge's answer is no chat completion: {self._clean(text, 200)!r}")
+            raise _Final(f"the judge's answer is no chat completion: {self._clean(text, 200)!r}", 200)
         return content
 
     def _clean(self, value: object, limit: int = 1000) -> str:

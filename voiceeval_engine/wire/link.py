@@ -57,6 +57,10 @@ class RequestFailed(LinkError):
     """A request was refused, not answered in time, or the connection was lost before the answer."""
 
 
+class NotAnswered(RequestFailed):
+    """A request was not answered in time."""
+
+
 @dataclass(frozen=True, slots=True)
 class HeavyReply:
     """A reply too large to be read in the event loop; `text` is its JSON as it came. Read it in a worker process."""
@@ -111,6 +115,8 @@ class BotLink:
         self.bot = bot
         self.url = url
         self.dropped_frames = 0
+        self.busy = False
+        """Whether the bot closed a connection because it talks to somebody else."""
         self._log = log
         self._listener = listener
         self._ws: _Connection | None = None
@@ -230,7 +236,7 @@ class BotLink:
             async with asyncio.timeout(seconds):
                 return await pending.reply
         except TimeoutError:
-            raise RequestFailed(self.bot, f"{self.bot} bot did not answer {t} within {seconds:g} s") from None
+            raise NotAnswered(self.bot, f"{self.bot} bot did not answer {t} within {seconds:g} s") from None
         finally:
             self._pending.pop(id_, None)
 
@@ -258,6 +264,7 @@ class BotLink:
             sentence = self._reading_failed(error)
         finally:
             self._lost = sentence
+            self.busy = ws.protocol.close_code == _BUSY_CODE
             for pending in self._pending.values():
                 if not pending.reply.done():
                     pending.reply.set_exception(

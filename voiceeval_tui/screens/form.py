@@ -1,6 +1,6 @@
 """The new-run form: fields checked as they are typed, scenarios from a list, bots and judge checked before anything starts.
 
-May import Textual, the widgets, `form`, `listing`, `starting`, `screens/keyed`, `screens/pick`. Rule: console page ("a form for a new run
+May import Textual, the widgets, `form`, `preflight`, `starting`, `screens/keyed`, `screens/pick`. Rule: console page ("a form for a new run
 with a check of both bots and the judge before it starts").
 """
 
@@ -22,11 +22,11 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.actions import Action
 from voiceeval_tui.cells import drawable
 from voiceeval_tui.form import FIELDS, GROUPS, YES, Draft, Field, FieldError, first_texts, to_options
-from voiceeval_tui.listing import used_by
+from voiceeval_tui.preflight import first_wrong, lines, preflight
 from voiceeval_tui.screens.dialog import Ask, Choice
 from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.screens.pick import PickScreen
-from voiceeval_tui.starting import Checked, StartError, check, list_scenarios, start_engine
+from voiceeval_tui.starting import Checked, StartError, list_scenarios, start_engine
 from voiceeval_tui.widgets.cycle import Cycle
 from voiceeval_tui.widgets.keys import KeyLine
 
@@ -40,9 +40,10 @@ class FormScreen(KeyedScreen[Path | Draft]):
     """Dismissed with the session of the run that was started, or with what was typed where the form was left."""
 
     ACTIONS = (
-        Action("start", "ctrl+s", "start", "check the bots and the judge, then start the run"),
-        Action("check", "f5", "check", "whether both bots and the judge answer"),
+        Action("start", "ctrl+s", "start", "check all that it needs, then start the run"),
+        Action("check", "f5", "check", "whether bots, judge, scenarios and disk are ready"),
         Action("pick", "f2", "pick scenarios", "choose from the list of all there are"),
+        Action("more", "pagedown", "more", "the next lines of what the check found"),
         Action("help", "f1", "", "all keys"),
         Action("leave", "escape", "leave", "back; what was typed is kept"),
     )
@@ -70,7 +71,8 @@ class FormScreen(KeyedScreen[Path | Draft]):
                 yield Button("Start", id="start", compact=True)
                 yield Button("Check", id="check", compact=True)
                 yield Button("Pick scenarios", id="pick", compact=True)
-        yield Static(markup=False, id="told")
+        with VerticalScroll(id="findings", can_focus=False):
+            yield Static(markup=False, id="told")
         yield KeyLine(self.ACTIONS)
 
     def _field(self, each: Field) -> Input | Cycle:
@@ -117,6 +119,11 @@ class FormScreen(KeyedScreen[Path | Draft]):
         """Ask bots and judge."""
         if (options := self._options(go=True)) is not None and not self._busy:
             self._check(options, start=False)
+
+    def do_more(self) -> None:
+        """A page on; after the last one to the first."""
+        box = self.query_one("#findings", VerticalScroll)
+        box.scroll_to(y=0 if box.is_vertical_scroll_end else box.scroll_y + box.size.height - 1, animate=False)
 
     def do_start(self) -> None:
         """Ask them, then start."""
@@ -179,19 +186,19 @@ class FormScreen(KeyedScreen[Path | Draft]):
 
     @work(group="engine")
     async def _check(self, options: RunOptions, *, start: bool) -> None:
-        self._busy, good = True, True
-        self._tell("asking the bots and the judge" if not options.demo else "a demo brings its own bots")
+        self._busy = True
+        self._tell("asking the bots and the judge, looking at the disk")
         try:
-            good, sentences = await asyncio.to_thread(_ask, options)
-            self._tell(*sentences)
-            if start and good:
+            checked = await asyncio.to_thread(preflight, options)
+            self._tell(*describe(checked))
+            if start and checked.good:
                 await self._start(options)
+            elif start:
+                self.app.push_screen(Ask("not everything is well", "\n".join(first_wrong(checked)), _ANYWAY), self._start_anyway)
         except StartError as error:
             self._tell(str(error))
         finally:
             self._busy = False
-        if start and not good:
-            self.app.push_screen(Ask("not everything answers", "\n".join(sentences), _ANYWAY), self._start_anyway)
 
     def _start_anyway(self, answer: str | None) -> None:
         if answer == "yes" and (options := self._options()) is not None:
@@ -221,23 +228,6 @@ class _Lines(VerticalScroll, inherit_bindings=False):
     """Scrolls to the field that has the focus; arrows go from field to field."""
 
 
-def _ask(options: RunOptions) -> tuple[bool, list[str]]:
-    """Whether all answer, and sentences about each. Raises StartError."""
-    if options.demo:
-        return True, ["a demo brings its own bots and judge"]
-    if (other := used_by(options.output_dir, options)) is not None:
-        return False, [f"{other.name} runs on one of these bots, and a bot talks to one client at a time: they are not asked"]
-    checked = check(options)
-    return checked.good, describe(checked)
-
-
 def describe(checked: Checked) -> list[str]:
-    """A sentence a bot, and one about the judge."""
-    told = [bot.trouble or f"{bot.side} {bot.url} answers" for bot in checked.bots]
-    if checked.judge_trouble is None:
-        return [*told, "no judge"]
-    key = "; no key for it was found" if checked.lacks_key else ""
-    return [
-        *told,
-        f"judge {checked.judge_url} " + (f"does not answer: {checked.judge_trouble}" if checked.judge_trouble else f"answers{key}"),
-    ]
+    """A line a finding, what is wrong first: there may be no room for all."""
+    return lines(sorted(checked.findings, key=lambda each: each.good))

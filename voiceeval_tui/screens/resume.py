@@ -1,7 +1,7 @@
 """The resume preview: what a resume would do now with each scenario and whether it could; Enter starts it.
 
 Reads the session and asks the bots in threads; nothing of the session is written here. The judge's key is taken from the environment, else
-asked for and kept nowhere. May import Textual, the widgets, `resuming`, `listing`, `starting`, `screens/keyed`. Rule: console page
+asked for and kept nowhere. May import Textual, the widgets, `resuming`, `preflight`, `starting`, `screens/keyed`. Rule: console page
 ("Resume preview").
 """
 
@@ -19,11 +19,11 @@ from textual.binding import BindingType
 
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.actions import Action
-from voiceeval_tui.listing import used_by
+from voiceeval_tui.preflight import first_wrong, preflight
 from voiceeval_tui.resuming import ResumePlan, plan_resume
 from voiceeval_tui.screens.dialog import Ask, Choice
 from voiceeval_tui.screens.keyed import AskText, KeyedScreen, bindings
-from voiceeval_tui.starting import Checked, StartError, check, start_engine, wants_key
+from voiceeval_tui.starting import Checked, StartError, start_engine, wants_key
 from voiceeval_tui.widgets.keys import KeyLine
 from voiceeval_tui.widgets.pane import ListPane
 from voiceeval_tui.widgets.plan import FactsPane, PlanHeader, PlanPane
@@ -86,7 +86,7 @@ class ResumeScreen(KeyedScreen[Path]):
         elif not plan.again:
             self._ask("nothing to run", "All scenarios are complete: a resume would only fetch verdicts that are still out.")
         elif isinstance(self._checked, Checked) and not self._checked.good:
-            self._ask("not everything answers", "The run waits for bots that do not answer; without its judge every score is 0.0.")
+            self._ask("not everything is well", "\n".join(first_wrong(self._checked)))
         else:
             self._begin("yes")
 
@@ -179,7 +179,7 @@ class ResumeScreen(KeyedScreen[Path]):
         if options.demo:
             return
         try:
-            self._checked = await asyncio.to_thread(_ask_unless_used, options, self._key)
+            self._checked = await asyncio.to_thread(preflight, options, self._key)
         except StartError as error:
             self._checked = f"not asked: {error}"
         self._show()
@@ -197,10 +197,3 @@ class ResumeScreen(KeyedScreen[Path]):
             self.dismiss(started.session)
         finally:
             self._starting = False
-
-
-def _ask_unless_used(options: RunOptions, key: str | None) -> Checked | str:
-    """What a check finds, or why bots are not asked. Raises StartError."""
-    if (other := used_by(options.output_dir, options)) is not None:
-        return f"{other.name} runs on one of these bots, and a bot talks to one client at a time: they are not asked"
-    return check(options, key)

@@ -163,11 +163,6 @@ class FactsPane(Pane, can_focus=False):
         checked = self._checked
         if isinstance(checked, str):
             return [("bots", checked, "dim")] if checked else []
-        facts: list[tuple[str, str, StyleName]] = [
-            ("bots", bot.trouble or f"{bot.side} {bot.url} answers", "bad" if bot.trouble else "ok") for bot in checked.bots
-        ]
-        if checked.judge_trouble is not None:
-            told = f"{checked.judge_url} " + (f"does not answer: {checked.judge_trouble}" if checked.judge_trouble else "answers")
-            key = ", no key for it was found" if checked.lacks_key else ""
-            facts.append(("judge", told + key, "bad" if checked.judge_trouble else "ok"))
-        return facts
+        labels = {"agent": "bots", "user": "bots"}
+        told = [each for each in checked.findings if not each.good or each.subject in (*labels, "judge")]
+        return [(labels.get(each.subject, each.subject), str(each), "ok" if each.good else "bad") for each in told]
