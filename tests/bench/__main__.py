@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench import bench_console, bench_cost, bench_crash, bench_pacing, bench_resume, bench_startup, bench_truth
+from tests.bench import bench_console, bench_cost, bench_crash, bench_pacing, bench_resume, bench_startup, bench_truth, truth_cases
 from tests.bench.processes import BenchError
 from tests.bench.table import Figure, print_figures
 
@@ -25,7 +25,7 @@ QUIET_LOAD = 0.5
 def main() -> int:
     """Run what the command line asks for; returns the exit code."""
     options = _parser().parse_args()
-    if missing := bench_truth.uncovered():
+    if missing := truth_cases.uncovered():
         print(f"tests/bench: no row of the truth bench brings together {missing}", file=sys.stderr)
         return 2
     load = os.getloadavg()[0]
@@ -47,7 +47,7 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
     if options.bench == "startup":
         return bench_startup.run(options.times)
     if options.bench == "truth":
-        return bench_truth.run(folder, options.pairs, options.handoffs, bench_truth.ROWS[: options.rows])
+        return bench_truth.run(folder, options.pairs, options.handoffs, options.only)
     if options.bench == "cost":
         return bench_cost.run(folder, options.pairs, options.seconds)
     if options.bench == "pacing":
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     truth = benches.add_parser("truth", help="latency_ms against what the bots know (about 4 min)")
     truth.add_argument("--pairs", type=int, default=4, help="conversations at a time (4)")
     truth.add_argument("--handoffs", type=int, default=8, help="answers a conversation (8)")
-    truth.add_argument("--rows", type=int, default=len(bench_truth.ROWS), help="only the first so many rows of manners")
+    truth.add_argument("--only", default="", metavar="TEXT", help="only manners whose name in the table holds this")
     cost = benches.add_parser("cost", help="CPU and memory of the engine (about 2.5 min)")
     cost.add_argument("--pairs", type=int, nargs="+", default=[1, 8], help="a run for each of these numbers (1 8)")
     cost.add_argument("--seconds", type=float, default=60.0, help="of conversation a run, at least 30 (60)")

@@ -13,10 +13,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.bench.line import Line
 from voiceeval_engine.live.events import Event
 from voiceeval_engine.live.journal import JournalReading, read_events
 from voiceeval_engine.session import layout
@@ -33,7 +34,9 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer of an agent as that bot measured it: `latency_ms` from the user's last loud frame to its own first speech."""
+    """One answer of an agent as that bot measured it: `latency_ms` from the user's last loud frame to its own first speech, both at the
+    engine's end of the agent's line.
+    """
 
     latency_ms: float
 
@@ -53,13 +56,17 @@ class Bots:
     def finish(self) -> list[list[Answer]]:
         """End the bots; what each pair's agent measured."""
         output, _ = self._process.communicate(timeout=_END_SECONDS)
-        return [[Answer((due - heard) * 1000.0) for heard, due in pair] for pair in json.loads(output)]
+        return [[Answer(seconds * 1000.0) for seconds in pair] for pair in json.loads(output)]
 
 
 @contextmanager
-def bots(count: int) -> Iterator[Bots]:
-    """`count` embedded pairs in one other process, gone when the block is left."""
-    command = [sys.executable, "-m", "tests.bench.bots_child", str(count)]
+def bots(count: int, lines: Sequence[tuple[Line | None, Line | None]] = (), clock: float = 1.0) -> Iterator[Bots]:
+    """`count` embedded pairs in one other process, gone when the block is left.
+
+    `lines` are what stands before each pair's agent and user, `clock` is how fast that process's clock runs.
+    """
+    setting = {"clock": clock, "lines": [[each and asdict(each) for each in pair] for pair in lines or [(None, None)] * count]}
+    command = [sys.executable, "-m", "tests.bench.bots_child", json.dumps(setting)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
     try:
         yield Bots(process, count)

@@ -42,5 +42,12 @@ def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) 
         print("  ".join(_aligned(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip(), flush=True)
 
 
+def print_markdown(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table as the README holds it; all columns but the first stand on the right."""
+    print(f"\n{title}")
+    for row in (head, ["---", *["--:"] * (len(head) - 1)], *rows):
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
 def _aligned(cell: str, width: int) -> str:
     return cell.rjust(width) if cell[:1].isdigit() or cell[:1] in ("+", "-") else cell.ljust(width)
