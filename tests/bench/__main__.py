@@ -14,7 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench import bench_console, bench_cost, bench_crash, bench_pacing, bench_resume, bench_startup, bench_truth, truth_cases
+from tests.bench import (
+    bench_console,
+    bench_cost,
+    bench_crash,
+    bench_pacing,
+    bench_resume,
+    bench_soak,
+    bench_startup,
+    bench_truth,
+    truth_cases,
+)
 from tests.bench.processes import BenchError
 from tests.bench.table import Figure, print_figures
 
@@ -56,6 +66,8 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
         return bench_resume.run(folder, options.scenarios, options.times)
     if options.bench == "crash":
         return bench_crash.run(folder, options.rounds, options.seed, options.kills)
+    if options.bench == "soak":
+        return bench_soak.run(folder, options.minutes, options.seed)
     if options.bench == "console":
         return bench_console.run(folder, options.seconds)
     parser, figures = _parser(), []
@@ -89,6 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     crash.add_argument("--rounds", type=int, default=3, help="runs (3)")
     crash.add_argument("--kills", type=int, default=12, help="kills a run, at most (12)")
     crash.add_argument("--seed", type=int, default=0, help="of the first run; the next ones count on (0)")
+    soak = benches.add_parser("soak", help="eight pairs and faults, nothing grows and nothing is lost; not one of `all`")
+    soak.add_argument("--minutes", type=float, default=10.0, help="about so long (10)")
+    soak.add_argument("--seed", type=int, default=0, help="of the faults (0)")
     benches.add_parser("all", help="all of them with their defaults (about 10 min)")
     return parser
 

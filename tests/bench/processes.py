@@ -73,7 +73,7 @@ def bots(count: int, lines: Sequence[tuple[Line | None, Line | None]] = (), cloc
     finally:
         if process.stdin is not None:
             process.stdin.close()
-        _end(process)
+        end(process)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def run_product(arguments: Sequence[str], folder: Path, *, pacing_report: Path |
         try:
             samples, status, usage = _watch(process)
         finally:
-            _end(process)
+            end(process)
     if status != 0:
         tail = output.read_text(encoding="utf-8", errors="replace")[-2000:]
         raise BenchError(f"{' '.join(command[:2])} ended with {os.waitstatus_to_exitcode(status)}:\n{tail}")
@@ -158,16 +158,17 @@ def _watch(process: subprocess.Popen[bytes]) -> tuple[list[Sample], int, Any]:
             process.returncode = os.waitstatus_to_exitcode(status)
             return samples, status, usage
         with suppress(OSError, IndexError, ValueError):  # it may end between the two looks
-            samples.append(Sample(time.time(), time.clock_gettime((~process.pid << 3) | 2), _resident_mb(process.pid)))
+            samples.append(Sample(time.time(), time.clock_gettime((~process.pid << 3) | 2), resident_mb(process.pid)))
         time.sleep(_SAMPLE_SECONDS)
 
 
-def _resident_mb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process, MB of 10^6 bytes."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
     """Wait for an end of its own, then ask for it, then force it; always by the process's own id."""
     for ask in (lambda: None, process.terminate, process.kill):
         if process.returncode is not None:
