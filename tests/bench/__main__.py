@@ -18,7 +18,9 @@ from tests.bench import (
     bench_console,
     bench_cost,
     bench_crash,
+    bench_data,
     bench_pacing,
+    bench_recording,
     bench_resume,
     bench_soak,
     bench_startup,
@@ -28,6 +30,8 @@ from tests.bench import (
 from tests.bench.processes import BenchError
 from tests.bench.table import Figure, print_figures
 
+SECTIONS = ("startup", "console", "data", "resume", "truth", "recording", "cost", "pacing", "crash")
+"""Of `all`, in this order."""
 QUIET_LOAD = 0.5
 """Load average above which the figures are not to be trusted."""
 
@@ -48,31 +52,36 @@ def main() -> int:
         print(f"tests/bench: {error}", file=sys.stderr)
         return 2
     if options.bench == "all":
-        print_figures("All bounds", [figure for figure in figures if figure.bound is not None])
+        print_figures("All figures", figures)
     return 1 if any(figure.missed for figure in figures) else 0
 
 
 def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
-    """Run the bench or, for `all`, every bench with its defaults."""
-    if options.bench == "startup":
-        return bench_startup.run(options.times)
-    if options.bench == "truth":
-        return bench_truth.run(folder, options.pairs, options.handoffs, options.only)
-    if options.bench == "cost":
-        return bench_cost.run(folder, options.pairs, options.seconds)
-    if options.bench == "pacing":
-        return bench_pacing.run(folder, options.pairs, options.seconds)
-    if options.bench == "resume":
-        return bench_resume.run(folder, options.scenarios, options.times)
-    if options.bench == "crash":
-        return bench_crash.run(folder, options.rounds, options.seed, options.kills)
-    if options.bench == "soak":
-        return bench_soak.run(folder, options.minutes, options.seed)
-    if options.bench == "console":
-        return bench_console.run(folder, options.seconds)
+    """Run the bench or, for `all`, its sections, each with its defaults."""
+    match options.bench:
+        case "startup":
+            return bench_startup.run(options.times)
+        case "truth":
+            return bench_truth.run(folder, options.pairs, options.handoffs, options.only)
+        case "recording":
+            return bench_recording.run(folder, options.seconds)
+        case "cost":
+            return bench_cost.run(folder, options.pairs, options.seconds, options.lengths)
+        case "pacing":
+            return bench_pacing.run(folder, options.pairs, options.seconds)
+        case "resume":
+            return bench_resume.run(folder, options.scenarios, options.times)
+        case "data":
+            return bench_data.run(folder, options.times, options.scenarios, options.events)
+        case "crash":
+            return bench_crash.run(folder, options.rounds, options.seed, options.kills)
+        case "soak":
+            return bench_soak.run(folder, options.minutes, options.seed)
+        case "console":
+            return bench_console.run(folder, options.seconds)
     parser, figures = _parser(), []
-    for bench in ("startup", "console", "resume", "truth", "cost", "pacing", "crash"):
-        figures += _measure(parser.parse_args([bench]), folder)
+    for section in options.sections or SECTIONS:
+        figures += _measure(parser.parse_args([section]), folder)
     return figures
 
 
@@ -80,23 +89,32 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep packs and sessions in this new folder")
     benches = parser.add_subparsers(dest="bench", required=True)
-    truth = benches.add_parser("truth", help="latency_ms against what the bots know (about 4 min)")
+    truth = benches.add_parser("truth", help="latency_ms against what the bots know (about 15 min)")
     truth.add_argument("--pairs", type=int, default=4, help="conversations at a time (4)")
     truth.add_argument("--handoffs", type=int, default=8, help="answers a conversation (8)")
     truth.add_argument("--only", default="", metavar="TEXT", help="only manners whose name in the table holds this")
-    cost = benches.add_parser("cost", help="CPU and memory of the engine (about 2.5 min)")
-    cost.add_argument("--pairs", type=int, nargs="+", default=[1, 8], help="a run for each of these numbers (1 8)")
-    cost.add_argument("--seconds", type=float, default=60.0, help="of conversation a run, at least 30 (60)")
-    pacing = benches.add_parser("pacing", help="lateness of frames (about 1 min)")
-    pacing.add_argument("--pairs", type=int, default=8, help="pairs that talk at once (8)")
+    recording = benches.add_parser("recording", help="the recording's channels against the log (about 10 min)")
+    recording.add_argument("--seconds", type=float, default=600.0, help="of conversation (600)")
+    cost = benches.add_parser("cost", help="CPU and memory of the engine (about 18 min)")
+    cost.add_argument("--pairs", type=int, nargs="*", default=[1, 8], help="a run for each of these numbers (1 8)")
+    cost.add_argument("--seconds", type=float, default=60.0, help="of conversation in each of those (60)")
+    cost.add_argument("--lengths", type=float, nargs="*", default=[20, 120, 600], help="s of conversation of one pair (20 120 600)")
+    pacing = benches.add_parser("pacing", help="lateness of frames (about 5 min)")
+    pacing.add_argument("--pairs", type=int, nargs="+", default=[1, 8, 32, 64], help="pairs that talk at once (1 8 32 64)")
     pacing.add_argument("--seconds", type=float, default=60.0, help="of conversation (60)")
     startup = benches.add_parser("startup", help="wall time of the short commands (10 s)")
     startup.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
     console = benches.add_parser("console", help="what the console shows, writes and costs (about 1 min)")
     console.add_argument("--seconds", type=float, default=10.0, help="that each one is watched (10)")
-    resume = benches.add_parser("resume", help="the preview of a resume (10 s)")
-    resume.add_argument("--scenarios", type=int, default=bench_resume.BOUND_FOR, help="complete scenarios in the session (10000)")
-    resume.add_argument("--times", type=int, default=5, help="previews of which the median is taken (5)")
+    resume = benches.add_parser("resume", help="a session of many scenarios, previewed and taken up (about 2 min)")
+    resume.add_argument(
+        "--scenarios", type=int, nargs="+", default=[1_000, 10_000], help="complete ones in the session (1000 10000)"
+    )
+    resume.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
+    data = benches.add_parser("data", help="aggregating scenarios, folding a journal (about 2 min)")
+    data.add_argument("--scenarios", type=int, nargs="+", default=list(bench_data.SCENARIOS), help="to aggregate (477 5000)")
+    data.add_argument("--events", type=int, default=bench_data.EVENTS, help="to fold (1000000)")
+    data.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
     crash = benches.add_parser("crash", help="kill -9 and resume until the run ends (about 40 s a round)")
     crash.add_argument("--rounds", type=int, default=3, help="runs (3)")
     crash.add_argument("--kills", type=int, default=12, help="kills a run, at most (12)")
@@ -104,7 +122,8 @@ def _parser() -> argparse.ArgumentParser:
     soak = benches.add_parser("soak", help="eight pairs and faults, nothing grows and nothing is lost; not one of `all`")
     soak.add_argument("--minutes", type=float, default=10.0, help="about so long (10)")
     soak.add_argument("--seed", type=int, default=0, help="of the faults (0)")
-    benches.add_parser("all", help="all of them with their defaults (about 10 min)")
+    every = benches.add_parser("all", help="all of them, or some, with their defaults, and one table at the end (about an hour)")
+    every.add_argument("sections", nargs="*", metavar="SECTION", choices=[*SECTIONS, []], help=f"of {', '.join(SECTIONS)}")
     return parser
 
 

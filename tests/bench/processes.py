@@ -145,6 +145,27 @@ def run_product(arguments: Sequence[str], folder: Path, *, pacing_report: Path |
     return EngineRun(session, tuple(samples), usage.ru_utime + usage.ru_stime, time.time())
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What a command took: wall time (s), resident memory at its highest (MB of 10^6), and what it printed."""
+
+    seconds: float
+    peak_mb: float
+    output: str
+
+
+def measure(command: Sequence[str]) -> Measured:
+    """Run a command that ends by itself; raises BenchError when it fails. What it starts and waits for counts where that is larger."""
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
+        output = process.stdout.read() if process.stdout else ""
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise BenchError(f"{' '.join(command[:4])} ended with {process.returncode}: {output[-1000:]}")
+    return Measured(time.perf_counter() - began, usage.ru_maxrss * 1024 / 1e6, output)
+
+
 def pair_arguments(urls: Sequence[tuple[str, str]]) -> list[str]:
     """`--pair` for each of `urls`."""
     return [argument for agent, user in urls for argument in ("--pair", f"{agent},{user}")]
