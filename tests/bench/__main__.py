@@ -92,7 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     truth = benches.add_parser("truth", help="latency_ms against what the bots know (about 15 min)")
     truth.add_argument("--pairs", type=int, default=4, help="conversations at a time (4)")
     truth.add_argument("--handoffs", type=int, default=8, help="answers a conversation (8)")
-    truth.add_argument("--only", default="", metavar="TEXT", help="only manners whose name in the table holds this")
+    truth.add_argument(
+        "--only", nargs="+", default=[""], metavar="TEXT", help="only manners whose name in the table holds one of these"
+    )
     recording = benches.add_parser("recording", help="the recording's channels against the log (about 10 min)")
     recording.add_argument("--seconds", type=float, default=600.0, help="of conversation (600)")
     cost = benches.add_parser("cost", help="CPU and memory of the engine (about 18 min)")

@@ -17,7 +17,7 @@ from statistics import median
 from tests.bench import scripts
 from tests.bench.processes import Answer, EngineRun, bots, pair_arguments, run_product
 from tests.bench.table import Figure, print_figures, print_markdown
-from tests.bench.truth_cases import CASES, DELAY, Case
+from tests.bench.truth_cases import CASES, DELAY, LABELS, Case
 from voiceeval_engine.session import layout
 
 BOUND_MEDIAN_MS = 20.0
@@ -33,11 +33,14 @@ class Result:
     errors: tuple[float, ...]
     handoffs: tuple[int, int]
     turns: tuple[int, int]
+    late: float
+    """How late (ms) the engine sent a frame at worst: above some ms the machine was too busy to find the truth."""
 
 
-def run(folder: Path, pairs: int, handoffs: int, only: str) -> list[Figure]:
-    """Run the cases with `only` in a label, `pairs` at a time, `handoffs` answers each."""
-    cases = [case for case in CASES if any(only in label for label in case.labels)]
+def run(folder: Path, pairs: int, handoffs: int, only: list[str]) -> list[Figure]:
+    """Run the cases with one of `only` in a label, `pairs` at a time, `handoffs` answers each."""
+    labels = [label for label in LABELS if any(part in label for part in only)]
+    cases = [case for case in CASES if not set(labels).isdisjoint(case.labels)]
     cases.sort(key=lambda case: case.clock)  # one process of bots has one clock
     results: list[Result] = []
     for clock, group in groupby(cases, key=lambda case: case.clock):
@@ -45,7 +48,6 @@ def run(folder: Path, pairs: int, handoffs: int, only: str) -> list[Figure]:
         for first in range(0, len(same), pairs):
             results += _batch(folder / f"truth_{clock}_{first}", same[first : first + pairs], handoffs)
     command = f"python -m tests.bench truth --pairs {pairs} --handoffs {handoffs}"
-    labels = dict.fromkeys(label for case in CASES for label in case.labels if only in label)
     print_markdown(
         f"Truth: {command} (error of latency_ms: reported minus true)",
         ("bots that", "handoffs", "median ms", "worst ms"),
@@ -73,13 +75,14 @@ def _batch(folder: Path, cases: Sequence[Case], handoffs: int) -> list[Result]:
 
 def _result(case: Case, engine: EngineRun, name: str, answers: Sequence[Answer], handoffs: int) -> Result:
     metrics = engine.json(name, layout.METRICS)
+    late = engine.json(name, layout.TIMING)["pacing"]["late_max_ms"]
     errors: list[float] = []
     for record in metrics["latencies"]:
         number = _NUMBER.search(record["agent_transcript"])
         answer = int(number.group()) - 1 if number else -1
         told = case.manners.get("delay", DELAY) * 1000
         errors.append(record["latency_ms"] - (answers[answer].latency_ms if 0 <= answer < len(answers) else told))
-    return Result(case, tuple(errors), (len(errors), handoffs), (metrics["total_turns"], 2 * handoffs + 1))
+    return Result(case, tuple(errors), (len(errors), handoffs), (metrics["total_turns"], 2 * handoffs + 1), late)
 
 
 def _figures(command: str, results: Sequence[Result]) -> list[Figure]:

@@ -61,7 +61,7 @@ class Row:
 
     def case(self) -> Case:
         """The conversation."""
-        stopped = {0.0: "at the end", None: "never"}.get(self.stopped, f"{self.stopped} s late")
+        stopped = {0.0: "at the end", None: "never"}.get(self.stopped, f"{self.stopped or 0:g} s late")
         labels = (
             f"chunks of {self.chunk_ms} ms",
             f"{self.rate // 1000} kHz",
@@ -120,6 +120,13 @@ def _awkward() -> list[Case]:
 
 
 CASES = (*(row.case() for row in ROWS), *_awkward())
+_BY_MANNER = [
+    (place, row) for place, values in enumerate(ALL_VALUES) for value in values for row in ROWS if row.values()[place] == value
+]
+LABELS = tuple(
+    dict.fromkeys([row.case().labels[place] for place, row in _BY_MANNER] + [label for case in CASES for label in case.labels])
+)
+"""The lines of the table, manner by manner."""
 
 
 def uncovered() -> list[tuple[object, object]]:
