@@ -80,7 +80,7 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
         case "console":
             return bench_console.run(folder, options.seconds)
     parser, figures = _parser(), []
-    for section in options.sections or SECTIONS:
+    for section in options.sections:
         figures += _measure(parser.parse_args([section]), folder)
     return figures
 
@@ -125,8 +125,14 @@ def _parser() -> argparse.ArgumentParser:
     soak.add_argument("--minutes", type=float, default=10.0, help="about so long (10)")
     soak.add_argument("--seed", type=int, default=0, help="of the faults (0)")
     every = benches.add_parser("all", help="all of them, or some, with their defaults, and one table at the end (about an hour)")
-    every.add_argument("sections", nargs="*", metavar="SECTION", choices=[*SECTIONS, []], help=f"of {', '.join(SECTIONS)}")
+    every.add_argument("sections", nargs="*", type=_section, default=SECTIONS, metavar="SECTION", help=f"of {', '.join(SECTIONS)}")
     return parser
+
+
+def _section(text: str) -> str:
+    if text not in SECTIONS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(SECTIONS)}")
+    return text
 
 
 @contextmanager

@@ -88,14 +88,16 @@ def _result(case: Case, engine: EngineRun, name: str, answers: Sequence[Answer],
 def _figures(command: str, results: Sequence[Result]) -> list[Figure]:
     errors = [abs(error) for result in results for error in result.errors] or [float("nan")]
     medians = [abs(median(result.errors)) for result in results if result.errors] or [float("nan")]
+    miscounted = [
+        (what, sum(abs(got - due) for got, due in counts))
+        for what, counts in (("handoffs", [each.handoffs for each in results]), ("turns", [each.turns for each in results]))
+    ]
     return [
         Figure(command, f"error of latency_ms, median of {len(errors)}", median(errors), "ms", BOUND_MEDIAN_MS, 1),
         Figure(command, f"the same, the worst conversation's median of {len(medians)}", max(medians), "ms", BOUND_MEDIAN_MS, 1),
         Figure(command, "the same, worst", max(errors), "ms", BOUND_WORST_MS, 1),
-        Figure(
-            command, "handoffs too few or too many", sum(abs(got - due) for got, due in (r.handoffs for r in results)), "", 0, 0
-        ),
-        Figure(command, "turns too few or too many", sum(abs(got - due) for got, due in (r.turns for r in results)), "", 0, 0),
+        Figure(command, "the engine's latest frame: how quiet the machine was", max(each.late for each in results), "ms", digits=1),
+        *(Figure(command, f"{what} too few or too many", wrong, "", 0, 0) for what, wrong in miscounted),
     ]
 
 
