@@ -50,7 +50,7 @@ def run(folder: Path, pairs: int, handoffs: int, only: list[str]) -> list[Figure
     command = f"python -m tests.bench truth --pairs {pairs} --handoffs {handoffs}"
     print_markdown(
         f"Truth: {command} (error of latency_ms: reported minus true)",
-        ("bots that", "handoffs", "median ms", "worst ms"),
+        ("manner of the bots", "handoffs", "median ms", "worst ms"),
         [_cells(label, [result for result in results if label in result.case.labels]) for label in labels],
     )
     figures = _figures(command, results)
