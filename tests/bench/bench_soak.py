@@ -28,7 +28,7 @@ from voiceeval_engine.scenarios.script import ScriptManners
 from voiceeval_engine.session import layout
 
 PAIRS = 8
-SCENARIO_SECONDS = 22.0
+SCENARIO_SECONDS = 28.0
 """What a scenario takes a pair, faults and rests included: how many are queued for so many minutes follows from it."""
 FAULT_EVERY = 1.5
 RESTS = 15

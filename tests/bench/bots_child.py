@@ -1,4 +1,4 @@
-"""The embedded pairs in a process of their own: `python -m tests.bench.bots_child SETTING`, on free ports.
+"""The embedded pairs in a process of their own: `python -m tests.bench.bots_child PAIRS [SETTING]`, on free ports.
 
 SETTING is JSON: `clock`, how fast this process's clock runs (1.01: its bots speak 1 % too fast), and `lines`, for each pair what stands
 before its agent and its user (the fields of a `Line`, or null). Prints a line a pair when it listens, serves until its standard input
@@ -38,7 +38,7 @@ async def serve(lines: list[list[Any]], clock: float) -> None:
             user, _ = await through(user_line and Line(**user_line), pair.user.url, stack)
             pairs.append((pair, line))
             print(agent, user, flush=True)
-        await _input_ends()
+        await input_ends()
     print(json.dumps([[seconds / clock for seconds in _latencies(pair, line)] for pair, line in pairs]), flush=True)
 
 
@@ -49,7 +49,8 @@ def _latencies(pair: BotPair, line: LineServer | None) -> list[float]:
     ]
 
 
-async def _input_ends() -> None:
+async def input_ends() -> None:
+    """Until whoever started this process closes its standard input, or dies."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     await reader.read()
@@ -57,7 +58,7 @@ async def _input_ends() -> None:
 
 if __name__ == "__main__":
     logging.getLogger("websockets").setLevel(logging.CRITICAL)
-    setting = json.loads(sys.argv[1])
+    setting = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {"clock": 1.0, "lines": [[None, None]] * int(sys.argv[1])}
     _Loop.factor = setting["clock"]
     with asyncio.Runner(loop_factory=_Loop) as runner:
         runner.run(serve(setting["lines"], setting["clock"]))

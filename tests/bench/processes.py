@@ -63,10 +63,11 @@ class Bots:
 def bots(count: int, lines: Sequence[tuple[Line | None, Line | None]] = (), clock: float = 1.0) -> Iterator[Bots]:
     """`count` embedded pairs in one other process, gone when the block is left.
 
-    `lines` are what stands before each pair's agent and user, `clock` is how fast that process's clock runs.
+    With `lines`, what stands before each pair's agent and user, `clock` is how fast that process's clock runs.
     """
-    setting = {"clock": clock, "lines": [[each and asdict(each) for each in pair] for pair in lines or [(None, None)] * count]}
-    command = [sys.executable, "-m", "tests.bench.bots_child", json.dumps(setting)]
+    command = [sys.executable, "-m", "tests.bench.bots_child", str(count)]
+    if lines:
+        command.append(json.dumps({"clock": clock, "lines": [[line and asdict(line) for line in pair] for pair in lines]}))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
     try:
         yield Bots(process, count)
