@@ -14,10 +14,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench import bench_console, bench_cost, bench_crash, bench_pacing, bench_resume, bench_startup, bench_truth
+from tests.bench import (
+    bench_console,
+    bench_cost,
+    bench_crash,
+    bench_data,
+    bench_pacing,
+    bench_recording,
+    bench_resume,
+    bench_soak,
+    bench_startup,
+    bench_truth,
+    truth_cases,
+)
 from tests.bench.processes import BenchError
 from tests.bench.table import Figure, print_figures
 
+SECTIONS = ("startup", "console", "data", "resume", "truth", "recording", "cost", "pacing", "crash")
+"""Of `all`, in this order."""
 QUIET_LOAD = 0.5
 """Load average above which the figures are not to be trusted."""
 
@@ -25,7 +39,7 @@ QUIET_LOAD = 0.5
 def main() -> int:
     """Run what the command line asks for; returns the exit code."""
     options = _parser().parse_args()
-    if missing := bench_truth.uncovered():
+    if missing := truth_cases.uncovered():
         print(f"tests/bench: no row of the truth bench brings together {missing}", file=sys.stderr)
         return 2
     load = os.getloadavg()[0]
@@ -38,29 +52,36 @@ def main() -> int:
         print(f"tests/bench: {error}", file=sys.stderr)
         return 2
     if options.bench == "all":
-        print_figures("All bounds", [figure for figure in figures if figure.bound is not None])
+        print_figures("All figures", figures)
     return 1 if any(figure.missed for figure in figures) else 0
 
 
 def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
-    """Run the bench or, for `all`, every bench with its defaults."""
-    if options.bench == "startup":
-        return bench_startup.run(options.times)
-    if options.bench == "truth":
-        return bench_truth.run(folder, options.pairs, options.handoffs, bench_truth.ROWS[: options.rows])
-    if options.bench == "cost":
-        return bench_cost.run(folder, options.pairs, options.seconds)
-    if options.bench == "pacing":
-        return bench_pacing.run(folder, options.pairs, options.seconds)
-    if options.bench == "resume":
-        return bench_resume.run(folder, options.scenarios, options.times)
-    if options.bench == "crash":
-        return bench_crash.run(folder, options.rounds, options.seed, options.kills)
-    if options.bench == "console":
-        return bench_console.run(folder, options.seconds)
+    """Run the bench or, for `all`, its sections, each with its defaults."""
+    match options.bench:
+        case "startup":
+            return bench_startup.run(options.times)
+        case "truth":
+            return bench_truth.run(folder, options.pairs, options.handoffs, options.only)
+        case "recording":
+            return bench_recording.run(folder, options.seconds)
+        case "cost":
+            return bench_cost.run(folder, options.pairs, options.seconds, options.lengths)
+        case "pacing":
+            return bench_pacing.run(folder, options.pairs, options.seconds)
+        case "resume":
+            return bench_resume.run(folder, options.scenarios, options.times)
+        case "data":
+            return bench_data.run(folder, options.times, options.scenarios, options.events)
+        case "crash":
+            return bench_crash.run(folder, options.rounds, options.seed, options.kills)
+        case "soak":
+            return bench_soak.run(folder, options.minutes, options.seed)
+        case "console":
+            return bench_console.run(folder, options.seconds)
     parser, figures = _parser(), []
-    for bench in ("startup", "console", "resume", "truth", "cost", "pacing", "crash"):
-        figures += _measure(parser.parse_args([bench]), folder)
+    for section in options.sections:
+        figures += _measure(parser.parse_args([section]), folder)
     return figures
 
 
@@ -68,29 +89,50 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep packs and sessions in this new folder")
     benches = parser.add_subparsers(dest="bench", required=True)
-    truth = benches.add_parser("truth", help="latency_ms against what the bots know (about 4 min)")
+    truth = benches.add_parser("truth", help="latency_ms against what the bots know (about 15 min)")
     truth.add_argument("--pairs", type=int, default=4, help="conversations at a time (4)")
     truth.add_argument("--handoffs", type=int, default=8, help="answers a conversation (8)")
-    truth.add_argument("--rows", type=int, default=len(bench_truth.ROWS), help="only the first so many rows of manners")
-    cost = benches.add_parser("cost", help="CPU and memory of the engine (about 2.5 min)")
-    cost.add_argument("--pairs", type=int, nargs="+", default=[1, 8], help="a run for each of these numbers (1 8)")
-    cost.add_argument("--seconds", type=float, default=60.0, help="of conversation a run, at least 30 (60)")
-    pacing = benches.add_parser("pacing", help="lateness of frames (about 1 min)")
-    pacing.add_argument("--pairs", type=int, default=8, help="pairs that talk at once (8)")
+    truth.add_argument(
+        "--only", nargs="+", default=[""], metavar="TEXT", help="only manners whose name in the table holds one of these"
+    )
+    recording = benches.add_parser("recording", help="the recording's channels against the log (about 10 min)")
+    recording.add_argument("--seconds", type=float, default=600.0, help="of conversation (600)")
+    cost = benches.add_parser("cost", help="CPU and memory of the engine (about 18 min)")
+    cost.add_argument("--pairs", type=int, nargs="*", default=[1, 8], help="a run for each of these numbers (1 8)")
+    cost.add_argument("--seconds", type=float, default=60.0, help="of conversation in each of those (60)")
+    cost.add_argument("--lengths", type=float, nargs="*", default=[20, 120, 600], help="s of conversation of one pair (20 120 600)")
+    pacing = benches.add_parser("pacing", help="lateness of frames (about 2 min)")
+    pacing.add_argument("--pairs", type=int, nargs="+", default=[1, 8], help="pairs that talk at once (1 8)")
     pacing.add_argument("--seconds", type=float, default=60.0, help="of conversation (60)")
     startup = benches.add_parser("startup", help="wall time of the short commands (10 s)")
     startup.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
     console = benches.add_parser("console", help="what the console shows, writes and costs (about 1 min)")
     console.add_argument("--seconds", type=float, default=10.0, help="that each one is watched (10)")
-    resume = benches.add_parser("resume", help="the preview of a resume (10 s)")
-    resume.add_argument("--scenarios", type=int, default=bench_resume.BOUND_FOR, help="complete scenarios in the session (10000)")
-    resume.add_argument("--times", type=int, default=5, help="previews of which the median is taken (5)")
+    resume = benches.add_parser("resume", help="a session of many scenarios, previewed and taken up (about 2 min)")
+    resume.add_argument(
+        "--scenarios", type=int, nargs="+", default=[1_000, 10_000], help="complete ones in the session (1000 10000)"
+    )
+    resume.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
+    data = benches.add_parser("data", help="aggregating scenarios, folding a journal (about 2 min)")
+    data.add_argument("--scenarios", type=int, nargs="+", default=list(bench_data.SCENARIOS), help="to aggregate (477 5000)")
+    data.add_argument("--events", type=int, default=bench_data.EVENTS, help="to fold (1000000)")
+    data.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
     crash = benches.add_parser("crash", help="kill -9 and resume until the run ends (about 40 s a round)")
     crash.add_argument("--rounds", type=int, default=3, help="runs (3)")
     crash.add_argument("--kills", type=int, default=12, help="kills a run, at most (12)")
     crash.add_argument("--seed", type=int, default=0, help="of the first run; the next ones count on (0)")
-    benches.add_parser("all", help="all of them with their defaults (about 10 min)")
+    soak = benches.add_parser("soak", help="eight pairs and faults, nothing grows and nothing is lost; not one of `all`")
+    soak.add_argument("--minutes", type=float, default=10.0, help="about so long (10)")
+    soak.add_argument("--seed", type=int, default=0, help="of the faults (0)")
+    every = benches.add_parser("all", help="all of them, or some, with their defaults, and one table at the end (about an hour)")
+    every.add_argument("sections", nargs="*", type=_section, default=SECTIONS, metavar="SECTION", help=f"of {', '.join(SECTIONS)}")
     return parser
+
+
+def _section(text: str) -> str:
+    if text not in SECTIONS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(SECTIONS)}")
+    return text
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import linear_regression
+from statistics import linear_regression, median
 
 from tests.bench import scripts
 from tests.bench.processes import BenchError, EngineRun, bots, pair_arguments, run_product
@@ -19,7 +19,10 @@ BOUND_PAIR_MB = 4.0
 BOUND_GROWTH = 0.5
 """MB a minute of the whole process; "no growth", with room for the allocator's noise. The reference: 15.6."""
 SETTLED_AFTER = 20.0
-"""s of conversation after which memory is looked at."""
+"""s of conversation after which memory is looked at, or half of a conversation shorter than twice that."""
+SHORT = 30.0
+"""s of conversation under which a run is done five times and its median counts."""
+TIMES = 5
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,12 @@ class Cost:
     rss_end: float
     rss_peak: float
     growth: float
+    around: float
+    """s of wall time that a scenario takes besides its conversation: set-up, pause, settling, evidence, score."""
 
 
-def run(folder: Path, pairs: list[int], seconds: float) -> list[Figure]:
-    """One run of `seconds` s for each number in `pairs`; bounds stand where issue 2 gives one."""
+def run(folder: Path, pairs: list[int], seconds: float, lengths: list[float]) -> list[Figure]:
+    """One run of `seconds` s for each number in `pairs`, bounds standing where issue 2 gives one; one pair for each of `lengths` (s)."""
     costs = {count: measure(folder / f"cost_{count}", count, seconds) for count in pairs}
     figures: list[Figure] = []
     for count, cost in costs.items():
@@ -59,19 +64,45 @@ def run(folder: Path, pairs: list[int], seconds: float) -> list[Figure]:
             Figure(command, f"{who}: resident, highest", cost.rss_peak, "MB", BOUND_RSS_MB if count == 1 else None, 1),
             Figure(command, f"{who}: growth a minute since {SETTLED_AFTER:g} s", cost.growth, "MB", BOUND_GROWTH),
         ]
-    fewest, most = min(costs), max(costs)
-    if most > fewest:
+    if len(costs) > 1:
+        fewest, most = min(costs), max(costs)
         per_pair = (costs[most].rss_end - costs[fewest].rss_end) / (most - fewest)
         command = f"python -m tests.bench cost --pairs {fewest} {most} --seconds {seconds:g}"
         figures.append(Figure(command, "resident for each further pair", per_pair, "MB", BOUND_PAIR_MB))
+    figures += _by_length(folder, lengths)
     print_figures("Cost of the engine's process (bots in another)", figures)
     return figures
 
 
+def _by_length(folder: Path, lengths: list[float]) -> list[Figure]:
+    """What a conversation costs by its length, and from the shortest and the longest what a scenario costs whatever its length."""
+    figures: list[Figure] = []
+    cpu: dict[float, float] = {}
+    for seconds in sorted(lengths):
+        command = f"python -m tests.bench cost --pairs --lengths {seconds:g}"
+        times = TIMES if seconds < SHORT else 1
+        costs = [measure(folder / f"length_{seconds:g}_{number}", 1, seconds) for number in range(times)]
+        minutes = median(cost.minutes for cost in costs)
+        cpu[minutes] = median(cost.cpu_run for cost in costs)
+        what = f"{seconds:g} s of conversation" + (f", median of {times}" if times > 1 else "")
+        figures += [
+            Figure(command, f"{what}: CPU per conversation minute", cpu[minutes] / minutes, "s", digits=3),
+            Figure(command, f"{what}: resident, highest", max(cost.rss_peak for cost in costs), "MB", digits=1),
+            Figure(command, f"{what}: wall time besides it", median(cost.around for cost in costs), "s"),
+        ]
+    if len(cpu) > 1:
+        shortest, longest = min(cpu), max(cpu)
+        a_minute = (cpu[longest] - cpu[shortest]) / (longest - shortest)
+        command = f"python -m tests.bench cost --pairs --lengths {' '.join(f'{each:g}' for each in sorted(lengths))}"
+        figures += [
+            Figure(command, "law: CPU of each further conversation minute", a_minute, "s", digits=3),
+            Figure(command, "law: CPU of a run of one scenario besides that", cpu[shortest] - a_minute * shortest, "s", digits=3),
+        ]
+    return figures
+
+
 def measure(folder: Path, pairs: int, seconds: float) -> Cost:
-    """Run `pairs` conversations of `seconds` s at once and read the engine's process; raises BenchError for less than 30 s."""
-    if seconds < SETTLED_AFTER + 10:
-        raise BenchError(f"cost needs at least {SETTLED_AFTER + 10:g} s, to look at memory after {SETTLED_AFTER:g} s")
+    """Run `pairs` conversations of `seconds` s at once and read the engine's process."""
     names = [f"cost__{number}" for number in range(1, pairs + 1)]
     pack = scripts.write_pack(folder / "pack", [scripts.endless_scenario(name) for name in names])
     with bots(pairs) as running:
@@ -85,17 +116,18 @@ def measure(folder: Path, pairs: int, seconds: float) -> Cost:
             *pair_arguments(running.urls),
         ]
         engine = run_product(arguments, folder / "session")
-    return _read(engine, names)
+    return read_cost(engine, names)
 
 
-def _read(engine: EngineRun, names: list[str]) -> Cost:
+def read_cost(engine: EngineRun, names: list[str]) -> Cost:
+    """What a run of one conversation for each of `names` cost."""
     journal = engine.events()
     begun = next(event.time for event in journal if isinstance(event, events.RunStarted))
     talking = max(event.time for event in journal if isinstance(event, events.ConversationStarted))
     quiet = min(event.time for event in journal if isinstance(event, events.ConversationEnded))
-    settled = engine.rss_between(talking + SETTLED_AFTER, quiet)
+    settled = engine.rss_between(talking + min(SETTLED_AFTER, (quiet - talking) / 2), quiet)
     if len(settled) < 2:
-        raise BenchError(f"no samples after {SETTLED_AFTER:g} s: did the conversations end early? See {engine.session}")
+        raise BenchError(f"no samples while they talked: did the conversations end early? See {engine.session}")
     slope, _ = linear_regression([each.at / 60 for each in settled], [each.rss_mb for each in settled])
     minutes = sum(engine.json(name, layout.METRICS)["duration_seconds"] for name in names) / 60
     spoken = len(names) * (quiet - talking) / 60
@@ -108,4 +140,12 @@ def _read(engine: EngineRun, names: list[str]) -> Cost:
         rss_end=settled[-1].rss_mb,
         rss_peak=max(sample.rss_mb for sample in engine.samples),
         growth=slope,
+        around=_around(journal) - 60 * minutes / len(names),
     )
+
+
+def _around(journal: list[events.Event]) -> float:
+    """s from the first attempt's beginning to its score."""
+    begun = next(event for event in journal if isinstance(event, events.AttemptStarted))
+    scored = next(event for event in journal if isinstance(event, events.ScenarioScored) and event.scenario == begun.scenario)
+    return scored.time - begun.time

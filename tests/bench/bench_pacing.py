@@ -13,10 +13,16 @@ from voiceeval_engine.session import layout
 BOUND_P99_MS = 5.0
 
 
-def run(folder: Path, pairs: int, seconds: float) -> list[Figure]:
-    """`pairs` conversations of `seconds` s at once in one engine process; lateness in ms over all their frames."""
+def run(folder: Path, pairs: list[int], seconds: float) -> list[Figure]:
+    """For each of `pairs` so many conversations of `seconds` s at once in one engine process; lateness in ms over all their frames."""
+    figures = [figure for count in pairs for figure in _measure(folder / f"pacing_{count}", count, seconds)]
+    print_figures("Pacing", figures)
+    return figures
+
+
+def _measure(folder: Path, pairs: int, seconds: float) -> list[Figure]:
     names = [f"pacing__{number}" for number in range(1, pairs + 1)]
-    pack = scripts.write_pack(folder / "pacing_pack", [scripts.endless_scenario(name) for name in names])
+    pack = scripts.write_pack(folder / "pack", [scripts.endless_scenario(name) for name in names])
     report = folder / "pacing.json"
     with bots(pairs) as running:
         arguments = [
@@ -28,12 +34,12 @@ def run(folder: Path, pairs: int, seconds: float) -> list[Figure]:
             f"{seconds:g}",
             *pair_arguments(running.urls),
         ]
-        engine = run_product(arguments, folder / "pacing_session", pacing_report=report)
+        engine = run_product(arguments, folder / "session", pacing_report=report)
     measured = json.loads(report.read_text(encoding="utf-8"))
     told = [engine.json(name, layout.TIMING)["pacing"] for name in names]
     command = f"python -m tests.bench pacing --pairs {pairs} --seconds {seconds:g}"
     what = f"{pairs} pairs: frames handed to the socket after their target"
-    figures = [
+    return [
         Figure(command, f"{what}, p50", measured["p50"], "ms"),
         Figure(command, f"{what}, p90", measured["p90"], "ms"),
         Figure(command, f"{what}, p99", measured["p99"], "ms", BOUND_P99_MS),
@@ -42,5 +48,3 @@ def run(folder: Path, pairs: int, seconds: float) -> list[Figure]:
         Figure(command, "timing.json, largest late_p99_ms of a conversation", max(each["late_p99_ms"] for each in told), "ms"),
         Figure(command, "timing.json, largest late_max_ms of a conversation", max(each["late_max_ms"] for each in told), "ms"),
     ]
-    print_figures("Pacing", figures)
-    return figures

@@ -1,33 +1,54 @@
-"""`check-resume` on a session of many scenarios: how long a user waits for the preview, start of the program included."""
+"""A session of many scenarios: how long `check-resume` takes to tell of it and `--resume` to take it up, start of the program included."""
 
 from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import time
 from pathlib import Path
 
-from tests.bench.processes import PRODUCT, BenchError
+from tests.bench import scripts
+from tests.bench.processes import PRODUCT, BenchError, measure
 from tests.bench.table import Figure, print_figures
+from voiceeval_engine.session import layout
 
 BOUND_SECONDS = 0.6
 """For 10,000 scenarios."""
 BOUND_FOR = 10_000
 TURNS = 20
+TIMESTAMP = "20260618_072325"
 
 
-def run(folder: Path, scenarios: int, times: int) -> list[Figure]:
-    """Wall time in s, the median of `times` previews after one that warms the disk's cache."""
-    session = folder / "eval_20260618_072325"
-    size = make_session(session, scenarios)
-    seconds = statistics.median([_seconds(session, scenarios) for _ in range(times + 1)][1:])
-    command = f"python -m tests.bench resume --scenarios {scenarios}"
-    bound = BOUND_SECONDS if scenarios == BOUND_FOR else None
-    figures = [
-        Figure(command, f"check-resume, median of {times}", seconds, "s", bound, 3),
-        Figure(command, "one metrics.json", size / 1000, "kB", digits=1),
-    ]
+def run(folder: Path, scenarios: list[int], times: int) -> list[Figure]:
+    """Wall time in s, the median of `times` runs after one that warms the disk's cache, for sessions of so many complete scenarios."""
+    figures: list[Figure] = []
+    for count in scenarios:
+        root = folder / f"resume_{count}"
+        session = root / f"{layout.SESSION_PREFIX}{TIMESTAMP}"
+        size = make_session(session, count)
+        pack = scripts.write_pack(root / "pack", [scripts.endless_scenario(name) for name in _names(count)])
+        command = f"python -m tests.bench resume --scenarios {count}"
+        preview = [str(PRODUCT), "check-resume", str(session)]
+        seconds, peak = _median(preview, times, f"({count} completed, 0 would re-run, 0 fresh)")
+        figures += [
+            Figure(
+                command,
+                f"check-resume of {count:,}, median of {times}",
+                seconds,
+                "s",
+                BOUND_SECONDS if count == BOUND_FOR else None,
+                3,
+            ),
+            Figure(command, "the same: resident, highest", peak, "MB", digits=0),
+        ]
+        arguments = ("--scenario-dir", str(pack), "--domain", "dom", "--output-dir", str(root), "--judge-url", "", "--no-ui")
+        seconds, peak = _median(
+            [str(PRODUCT), "--resume", TIMESTAMP, *arguments], times, f"{count} of {count} scenarios have a result"
+        )
+        figures += [
+            Figure(command, f"--resume of {count:,} with nothing left to do, median of {times}", seconds, "s"),
+            Figure(command, "the same: resident, highest", peak, "MB", digits=0),
+            Figure(command, "one metrics.json", size / 1000, "kB", digits=1),
+        ]
     print_figures("Resume", figures)
     return figures
 
@@ -62,17 +83,20 @@ def make_session(session: Path, scenarios: int) -> int:
         "is_task_successful": True,
     }
     text = json.dumps(metrics, indent=2)
-    for number in range(scenarios):
-        folder = session / f"dom__{number:05d}"
+    for name in _names(scenarios):
+        folder = session / name
         folder.mkdir(parents=True)
         (folder / "metrics.json").write_text(text)
     return len(text)
 
 
-def _seconds(session: Path, scenarios: int) -> float:
-    began = time.perf_counter()
-    done = subprocess.run([str(PRODUCT), "check-resume", str(session)], capture_output=True, text=True, check=True, timeout=60)
-    seconds = time.perf_counter() - began
-    if f"({scenarios} completed, 0 would re-run, 0 fresh)" not in done.stdout:
-        raise BenchError(f"check-resume printed {done.stdout[:400]}")
-    return seconds
+def _names(count: int) -> list[str]:
+    return [f"dom__{number:05d}" for number in range(count)]
+
+
+def _median(command: list[str], times: int, says: str) -> tuple[float, float]:
+    """Wall time in s and memory at its highest in MB; raises BenchError for a command that does not say what it should."""
+    runs = [measure(command) for _ in range(times + 1)][1:]
+    if not all(says in each.output for each in runs):
+        raise BenchError(f"{' '.join(command[:3])} printed {runs[0].output[-400:]}")
+    return statistics.median(each.seconds for each in runs), max(each.peak_mb for each in runs)

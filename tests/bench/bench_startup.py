@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
-import time
 
-from tests.bench.processes import PRODUCT
+from tests.bench.processes import PRODUCT, measure
 from tests.bench.table import Figure, print_figures
 
 BOUND_SECONDS = 0.5
@@ -24,10 +22,4 @@ def run(times: int) -> list[Figure]:
 
 
 def _median(option: str, times: int) -> float:
-    return statistics.median([_seconds(option) for _ in range(times + 1)][1:])
-
-
-def _seconds(option: str) -> float:
-    began = time.perf_counter()
-    subprocess.run([str(PRODUCT), option], stdout=subprocess.DEVNULL, check=True, timeout=30)
-    return time.perf_counter() - began
+    return statistics.median([measure([str(PRODUCT), option]).seconds for _ in range(times + 1)][1:])

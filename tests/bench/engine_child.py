@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from array import array
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def tap(late: array[float]) -> None:
     def noting(self: Conversation, now: float, elapsed: float) -> None:
         target = now - elapsed + self._ticks * self._settings.chunk_seconds
         send(self, now, elapsed)
-        late.append(self._loop.time() - target)
+        late.append(time.monotonic() - target)  # uvloop's own clock counts whole ms
 
     Conversation._send_frames = noting
 

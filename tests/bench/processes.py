@@ -13,10 +13,11 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.bench.line import Line
 from voiceeval_engine.live.events import Event
 from voiceeval_engine.live.journal import JournalReading, read_events
 from voiceeval_engine.session import layout
@@ -33,7 +34,9 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer of an agent as that bot measured it: `latency_ms` from the user's last loud frame to its own first speech."""
+    """One answer of an agent as that bot measured it: `latency_ms` from the user's last loud frame to its own first speech, both at the
+    engine's end of the agent's line.
+    """
 
     latency_ms: float
 
@@ -53,20 +56,25 @@ class Bots:
     def finish(self) -> list[list[Answer]]:
         """End the bots; what each pair's agent measured."""
         output, _ = self._process.communicate(timeout=_END_SECONDS)
-        return [[Answer((due - heard) * 1000.0) for heard, due in pair] for pair in json.loads(output)]
+        return [[Answer(seconds * 1000.0) for seconds in pair] for pair in json.loads(output)]
 
 
 @contextmanager
-def bots(count: int) -> Iterator[Bots]:
-    """`count` embedded pairs in one other process, gone when the block is left."""
+def bots(count: int, lines: Sequence[tuple[Line | None, Line | None]] = (), clock: float = 1.0) -> Iterator[Bots]:
+    """`count` embedded pairs in one other process, gone when the block is left.
+
+    With `lines`, what stands before each pair's agent and user, `clock` is how fast that process's clock runs.
+    """
     command = [sys.executable, "-m", "tests.bench.bots_child", str(count)]
+    if lines:
+        command.append(json.dumps({"clock": clock, "lines": [[line and asdict(line) for line in pair] for pair in lines]}))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
     try:
         yield Bots(process, count)
     finally:
         if process.stdin is not None:
             process.stdin.close()
-        _end(process)
+        end(process)
 
 
 @dataclass(frozen=True)
@@ -128,7 +136,7 @@ def run_product(arguments: Sequence[str], folder: Path, *, pacing_report: Path |
         try:
             samples, status, usage = _watch(process)
         finally:
-            _end(process)
+            end(process)
     if status != 0:
         tail = output.read_text(encoding="utf-8", errors="replace")[-2000:]
         raise BenchError(f"{' '.join(command[:2])} ended with {os.waitstatus_to_exitcode(status)}:\n{tail}")
@@ -136,6 +144,27 @@ def run_product(arguments: Sequence[str], folder: Path, *, pacing_report: Path |
     if session is None:
         raise BenchError(f"no session in {folder}")
     return EngineRun(session, tuple(samples), usage.ru_utime + usage.ru_stime, time.time())
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a command took: wall time (s), resident memory at its highest (MB of 10^6), and what it printed."""
+
+    seconds: float
+    peak_mb: float
+    output: str
+
+
+def measure(command: Sequence[str]) -> Measured:
+    """Run a command that ends by itself; raises BenchError when it fails. What it starts and waits for counts where that is larger."""
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
+        output = process.stdout.read() if process.stdout else ""
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise BenchError(f"{' '.join(command[:4])} ended with {process.returncode}: {output[-1000:]}")
+    return Measured(time.perf_counter() - began, usage.ru_maxrss * 1024 / 1e6, output)
 
 
 def pair_arguments(urls: Sequence[tuple[str, str]]) -> list[str]:
@@ -151,16 +180,17 @@ def _watch(process: subprocess.Popen[bytes]) -> tuple[list[Sample], int, Any]:
             process.returncode = os.waitstatus_to_exitcode(status)
             return samples, status, usage
         with suppress(OSError, IndexError, ValueError):  # it may end between the two looks
-            samples.append(Sample(time.time(), time.clock_gettime((~process.pid << 3) | 2), _resident_mb(process.pid)))
+            samples.append(Sample(time.time(), time.clock_gettime((~process.pid << 3) | 2), resident_mb(process.pid)))
         time.sleep(_SAMPLE_SECONDS)
 
 
-def _resident_mb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process, MB of 10^6 bytes."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     return int(status.split("VmRSS:")[1].split()[0]) * 1024 / 1e6
 
 
-def _end(process: subprocess.Popen[Any]) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
     """Wait for an end of its own, then ask for it, then force it; always by the process's own id."""
     for ask in (lambda: None, process.terminate, process.kill):
         if process.returncode is not None:

@@ -31,24 +31,29 @@ LONG_AGENT = (
     "Certainly, I have put that on your order, and it will be ready for you at the counter in a few minutes. Anything else?"
 )
 LONG_USER = "Yes, please add another one of those, and could you tell me what else you have got for somebody who is hungry?"
+SINGLE_WORDS = ("certainly", "croissants", "tomorrow", "yes", "cheesecake")
+"""What can be answered within 0.3 s: a word has no pause that might be its end."""
 END_OF_SCRIPT = "the bench's script came to its end"
 
 
-def numbered(number: int, phrases: tuple[str, ...]) -> str:
+def numbered(number: int, phrases: tuple[str, ...], length: int) -> str:
     """The words of one turn; `number` (from 0) is part of them, so a transcript says which turn it was."""
-    return f"On {number}, {phrases[number % len(phrases)]}"
+    return f"On {number}, {' '.join(phrases[(number + each) % len(phrases)] for each in range(length))}"
 
 
-def counted_scenario(name: str, handoffs: int, manners: ScriptManners) -> dict[str, Any]:
-    """An opening and `handoffs` answers of the agent, then its exit: 2 * handoffs + 1 turns. Both bots have the same manners.
+def counted_scenario(name: str, handoffs: int, agent: ScriptManners, user: ScriptManners, length: int = 1) -> dict[str, Any]:
+    """An opening and `handoffs` answers of the agent, then its exit: 2 * handoffs + 1 turns.
 
-    Agent turn 0 is the opening, agent turn i answers the user's turn i - 1.
+    A turn is `length` phrases long, with 0 the user's are single words. Agent turn 0 is the opening, agent turn i answers the user's
+    turn i - 1.
     """
-    agent: list[dict[str, Any]] = [{"say": numbered(number, AGENT_PHRASES)} for number in range(handoffs + 1)]
-    agent[-1]["exit"] = END_OF_SCRIPT
-    user = [{"say": numbered(number, USER_PHRASES)} for number in range(handoffs)]
-    shared = manners.model_dump(exclude_unset=True)
-    return _scenario(name, {"steps": agent, "manners": shared}, {"steps": user, "manners": shared})
+    steps: list[dict[str, Any]] = [{"say": numbered(number, AGENT_PHRASES, length or 1)} for number in range(handoffs + 1)]
+    steps[-1]["exit"] = END_OF_SCRIPT
+    answers = [numbered(number, USER_PHRASES, length) if length else _word(number) for number in range(handoffs)]
+    said = [{"steps": steps}, {"steps": [{"say": text} for text in answers]}]
+    for script, manners in zip(said, (agent, user), strict=True):
+        script["manners"] = manners.model_dump(exclude_unset=True)
+    return _scenario(name, *said)
 
 
 def endless_scenario(name: str) -> dict[str, Any]:
@@ -69,6 +74,10 @@ def write_pack(folder: Path, scenarios: list[dict[str, Any]]) -> Path:
     for file, content in (("domain.yaml", defaults), ("scenarios.yaml", scenarios)):
         (folder / file).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
     return folder
+
+
+def _word(number: int) -> str:
+    return SINGLE_WORDS[number % len(SINGLE_WORDS)]
 
 
 def _scenario(name: str, agent: Mapping[str, Any], user: Mapping[str, Any]) -> dict[str, Any]:

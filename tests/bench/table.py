@@ -35,12 +35,17 @@ def print_figures(title: str, figures: Sequence[Figure]) -> None:
 
 
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, its columns as wide as their cells; cells that begin with a digit or sign stand on the right."""
+    """Print a table, its columns as wide as their cells; columns of numbers alone stand on the right."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    numbers = [all(not row[column] or row[column][0] in "+-0123456789" for row in rows) for column in range(len(head))]
     print(f"\n{title}")
     for row in (head, ["-" * width for width in widths], *rows):
-        print("  ".join(_aligned(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip(), flush=True)
+        cells = (cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(row, widths, numbers, strict=True))
+        print("  ".join(cells).rstrip(), flush=True)
 
 
-def _aligned(cell: str, width: int) -> str:
-    return cell.rjust(width) if cell[:1].isdigit() or cell[:1] in ("+", "-") else cell.ljust(width)
+def print_markdown(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table as the README holds it; all columns but the first stand on the right."""
+    print(f"\n{title}")
+    for row in (head, ["---", *["--:"] * (len(head) - 1)], *rows):
+        print(f"| {' | '.join(row)} |", flush=True)

@@ -268,3 +268,13 @@ def test_the_summary_names_what_was_run_again_by_hand_and_why_the_run_ended() ->
     )
     assert any(line.startswith("Evaluation ended early, no pair of bots has answered for 600 s: 1 of ") for line in told)
     assert "  re-run by hand 1: cafe__a" in told
+
+
+@given(stream=a_run())
+def test_the_lines_count_what_has_ended_as_the_fold_does(stream: list[events.Event]) -> None:
+    out = io.StringIO()
+    plain = PlainOutput(out)
+    for event in stream:
+        plain(event)
+        if isinstance(event, events.ScenarioNotRun) and event.scenario in plain.state.scenarios:
+            assert out.getvalue().splitlines()[-1].endswith(f"[{plain.state.done}/{len(plain.state.scenarios)}]")

@@ -12,7 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, json_safe, read_json, write_atomic, write_json
+from voiceeval_engine.session.files import (
+    UnreadableFile,
+    UnwritableValue,
+    json_safe,
+    read_json,
+    write_atomic,
+    write_json,
+    write_json_list,
+)
 
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 json_values = st.recursive(
@@ -39,6 +47,22 @@ def test_json_comes_back_as_it_was_written(tmp_path: Path, value: Any) -> None:
     assert read_json(path) == value
     assert path.read_bytes().isascii()
     assert [entry.name for entry in tmp_path.iterdir()] == ["value.json"]
+
+
+@relaxed
+@given(values=st.lists(json_values, max_size=4))
+def test_a_list_written_item_by_item_has_the_bytes_of_one_written_whole(tmp_path: Path, values: list[Any]) -> None:
+    write_json(tmp_path / "whole.json", values)
+    write_json_list(tmp_path / "by_item.json", iter(values))
+    assert (tmp_path / "by_item.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+
+
+def test_a_list_with_an_item_that_is_not_json_is_refused_and_the_old_file_stays(tmp_path: Path) -> None:
+    path = tmp_path / "value.json"
+    write_json(path, 1)
+    with pytest.raises(UnwritableValue, match=r"value\.json"):
+        write_json_list(path, [1, math.nan])
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("value.json", "1")]
 
 
 @relaxed

@@ -15,7 +15,7 @@ OPENING_DELAY = 0.3
 """s between the kick-off and the opening's first audio frame."""
 YIELD_AFTER = 0.3
 """s of being spoken over after which a bot stops."""
-SHORTEST_HANG_OVER = 0.25
+SHORTEST_HANG_OVER = 0.05
 
 
 @dataclass(frozen=True)

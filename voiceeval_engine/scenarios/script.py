@@ -62,7 +62,10 @@ class Step(_Checked):
 
 
 class ScriptManners(_Checked):
-    """How a bot's audio and events come; what is not given stays as the bot was started. Times in s."""
+    """How a bot's audio and events come; what is not given stays as the bot was started. Times in s.
+
+    A bot with a `delay` under 0.3 takes any pause for the end: what it hears must be single words.
+    """
 
     chunk_ms: int | None = Field(default=None, ge=5, le=200)
     rate: Literal[8000, 16000, 24000, 48000] | None = None
@@ -71,7 +74,7 @@ class ScriptManners(_Checked):
     stopped_after: float | None = Field(default=None, ge=0, le=60)
     streams_silence: bool | None = None
     leading_silence: float | None = Field(default=None, ge=0, le=10)
-    delay: float | None = Field(default=None, ge=0.3, le=60)
+    delay: float | None = Field(default=None, ge=0.1, le=60)
 
 
 class Script(_Checked):

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -45,17 +45,17 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def write_atomic(path: Path, data: bytes | str) -> None:
+def write_atomic(path: Path, data: bytes | str | Iterator[bytes]) -> None:
     """Replace `path` by `data`, so that a reader or a crash at any moment finds the old file or the new one, whole.
 
-    Text becomes UTF-8; a lone surrogate (bots send them) becomes its escape. Raises OSError; nothing is left behind
-    then.
+    Text becomes UTF-8; a lone surrogate (bots send them) becomes its escape; parts are written as they come. Raises OSError;
+    nothing is left behind then.
     """
     raw = data.encode(errors="backslashreplace") if isinstance(data, str) else data
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
-            file.write(raw)
+            file.writelines([raw] if isinstance(raw, bytes) else raw)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -71,11 +71,12 @@ def write_json(path: Path, value: Any, indent: int | None = 2) -> None:
 
     Raises UnwritableValue for what is not JSON (NaN and infinity included), OSError for what the disk refuses.
     """
-    try:
-        text = json.dumps(value, indent=indent, allow_nan=False)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise UnwritableValue(f"{path.name}: {error}") from error
-    write_atomic(path, text)
+    write_atomic(path, _json_text(path, value, indent))
+
+
+def write_json_list(path: Path, items: Iterable[Any]) -> None:
+    """Write the bytes that `write_json` writes for the list of `items`, and hold the text of one at a time: there may be thousands."""
+    write_atomic(path, _list_parts(path, items))
 
 
 def read_json(path: Path | str) -> Any:
@@ -130,6 +131,22 @@ def json_safe(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [json_safe(item, depth + 1) for item in value]
     return repr(value)
+
+
+def _json_text(path: Path, value: Any, indent: int | None) -> str:
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UnwritableValue(f"{path.name}: {error}") from error
+
+
+def _list_parts(path: Path, items: Iterable[Any]) -> Iterator[bytes]:
+    before = "["
+    for item in items:
+        # JSON has no bare line feed inside a string: each one begins a line, which stands two further to the right in a list.
+        yield (before + f"\n{_json_text(path, item, 2)}".replace("\n", "\n  ")).encode()
+        before = ","
+    yield b"[]" if before == "[" else b"\n]"
 
 
 def _read(path: Path | str) -> bytes:

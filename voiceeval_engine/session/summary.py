@@ -13,7 +13,7 @@ from pathlib import Path
 
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.aggregate import Entry, Rate, RunReport
-from voiceeval_engine.session.files import json_safe, write_atomic, write_json
+from voiceeval_engine.session.files import json_safe, write_atomic, write_json_list
 from voiceeval_engine.session.metrics import TokenCount, latency_stats
 
 _DOUBLE = "=" * 80
@@ -73,7 +73,7 @@ def write_aggregates(session: Path, report: RunReport, *, summary: str | None = 
     """Write `all_metrics.json` and `all_latencies.csv`, and `all_summary.txt` where `summary` is given (scripts take
     that file as "finished"). Raises OSError.
     """
-    write_json(session / layout.ALL_METRICS, [json_safe(entry.metrics.raw) for entry in report.entries])
+    write_json_list(session / layout.ALL_METRICS, (json_safe(entry.metrics.raw) for entry in report.entries))
     write_atomic(session / layout.ALL_LATENCIES, render_latencies_csv(report))
     if summary is not None:
         write_atomic(session / layout.ALL_SUMMARY, summary)
