@@ -13,8 +13,8 @@ from voiceeval_engine.scoring.signals import (
     conversation_end,
     is_stalled,
     outcome,
-    rate_verdict,
 )
+from voiceeval_engine.session.results import rate_verdict
 
 TOOL = (True, "agent_end_conversation_tool")
 MISSING = (False, "agent_end_conversation_tool_missing")

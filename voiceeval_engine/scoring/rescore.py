@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from voiceeval_engine.scenarios.model import Signal
 from voiceeval_engine.scoring.score import JudgeScore, in_key_order
-from voiceeval_engine.scoring.signals import breakdown, is_stalled, outcome, rate_verdict
+from voiceeval_engine.scoring.signals import breakdown, is_stalled, outcome
 from voiceeval_engine.scoring.verdict import Verdict
 from voiceeval_engine.session.metrics import ContextLoader, count_agent_responses
+from voiceeval_engine.session.results import saved_verdicts
 
 _JUDGE_KEYS = frozenset({"judge_score", "judge_passed", "nl_assertion_pass_rate"})
 
@@ -23,19 +23,6 @@ def judge_score(verdict: Verdict, threshold: float | None) -> JudgeScore:
     """What of a verdict goes into `metrics.json`. A call that failed never passes, not even a threshold of 0."""
     passed = None if threshold is None else not verdict.failed and verdict.score >= threshold
     return JudgeScore(verdict.score, passed, verdict.assertion_pass_rate)
-
-
-def saved_verdicts(metrics: Mapping[str, Any]) -> dict[Signal, bool | None]:
-    """Every signal's verdict in a `metrics.json`, None where it has none."""
-    computed: dict[Signal, Any] = {
-        "is_action_match": metrics.get("is_action_match"),
-        "db_state_match": metrics.get("db_state_match"),
-        "db_state_assertion": _rate(metrics.get("db_state_assertion_pass_rate")),
-        "nl_assertion": _rate(metrics.get("nl_assertion_pass_rate")),
-        "judge_passed": metrics.get("judge_passed"),
-        "clean_exit": metrics.get("clean_exit"),
-    }
-    return {name: value if isinstance(value, bool) else None for name, value in computed.items()}
 
 
 def rescore(
@@ -65,7 +52,3 @@ def rescore(
     if result.is_task_successful is not None:
         changed["is_task_successful"] = result.is_task_successful
     return in_key_order(changed)
-
-
-def _rate(value: Any) -> bool | None:
-    return rate_verdict(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

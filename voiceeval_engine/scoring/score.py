@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from voiceeval_engine.domains.registry import Db, Domain
-from voiceeval_engine.scenarios.model import Scenario, Signal
+from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.scoring.action_match import MatchRules, match_actions
 from voiceeval_engine.scoring.db_state import DbState, PredicateVerdict, evaluate_predicates, pass_rate
 from voiceeval_engine.scoring.signals import (
@@ -22,7 +22,6 @@ from voiceeval_engine.scoring.signals import (
     conversation_end,
     is_stalled,
     outcome,
-    rate_verdict,
 )
 from voiceeval_engine.session.evidence import reference_document
 from voiceeval_engine.session.files import json_safe
@@ -34,6 +33,7 @@ from voiceeval_engine.session.metrics import (
     latency_stats,
     no_context,
 )
+from voiceeval_engine.session.results import rate_verdict
 
 METRICS_KEYS = (
     "total_turns", "duration_seconds", "turns", "latency_stats", "latencies", "scenario_name", "scenario_directory",
@@ -112,7 +112,7 @@ def score_attempt(
     usage = {"agent": asdict(record.agent_tokens), "user": asdict(record.user_tokens)}
     turns = [asdict(turn) for turn in record.turns]
     stalled = is_stalled(count_agent_responses({"token_usage": usage, "turns": turns}, no_context), min_agent_turns)
-    verdicts: dict[Signal, bool | None] = {
+    verdicts: dict[str, bool | None] = {
         "is_action_match": None if actions.verdict == "N/A" else actions.verdict,
         "db_state_match": None if db_state is None else db_state.match,
         "db_state_assertion": rate_verdict(pass_rate(predicates)),

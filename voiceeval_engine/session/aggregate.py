@@ -1,6 +1,6 @@
 """The aggregate of a run: scenarios go in one at a time in any order, rates and names in queue order come out.
 
-Live scenarios and those loaded from disk go through the same call. Holds no file access: values in, values out.
+Live scenarios and those loaded from disk go through the same call.
 Rules: scoring page ("Stalls", "Aggregation"), artifacts page ("While a verdict is out") of the specification. May
 import the standard library and this folder only.
 """
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from voiceeval_engine.session import layout
+from voiceeval_engine.session.files import UnreadableFile
 from voiceeval_engine.session.metrics import (
-    PENDING_REASON,
     BadMetrics,
     ContextLoader,
     ScenarioMetrics,
@@ -21,8 +23,9 @@ from voiceeval_engine.session.metrics import (
     latency_stats,
     no_context,
     parse_metrics,
-    passes,
+    saved_context,
 )
+from voiceeval_engine.session.results import judgement_of, read_result
 
 AGENT_DISCONNECTED = "[AGENT_DISCONNECTED]"
 
@@ -119,8 +122,8 @@ class RunAggregate:
         `pending`. Never raises: bad values end in `unreadable`.
         """
         self.discard(name)
-        judge = judge_result if isinstance(judge_result, Mapping) else {}
-        if judge.get("reason") == PENDING_REASON:
+        judgement = judgement_of(judge_result)
+        if judgement.pending:
             self._pending.add(name)
             return
         try:
@@ -132,17 +135,24 @@ class RunAggregate:
             return
         if scenario_directory is not None:
             parsed = parse_metrics({**parsed.raw, "scenario_directory": scenario_directory})
-        self._entries[name] = Entry(
-            name=name,
-            metrics=parsed,
-            assertions=passes(judge.get("nl_assertion_verdicts")),
-            judge_failed=str(judge.get("reason")).startswith("Error:"),
-        )
+        self._entries[name] = Entry(name, parsed, judgement.assertions, judgement.failed)
 
     def add_unreadable(self, name: str, reason: str) -> None:
         """A scenario whose `metrics.json` is there and cannot be read: it is in no rate, and told."""
         self.discard(name)
         self._unreadable[name] = reason
+
+    def read(self, session: Path, name: str) -> Mapping[str, Any]:
+        """Add a scenario from its folder, if there is a result in it; returns the value of its `judge_result.json`, {} for none."""
+        folder = layout.scenario_dir(session, name)
+        try:
+            metrics, judged = read_result(folder)
+        except UnreadableFile as error:
+            if not error.missing:
+                self.add_unreadable(name, error.reason)
+            return {}
+        self.add(name, metrics, judged, scenario_directory=str(folder), context_loader=saved_context(folder))
+        return judged
 
     def discard(self, name: str) -> None:
         """Forget a scenario, because it runs again."""

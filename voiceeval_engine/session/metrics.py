@@ -203,6 +203,16 @@ def whole(value: Any) -> int | None:
     return int(value)
 
 
+def finite(value: Any) -> float | None:
+    """`value` as a float if it is a finite number; None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return number if math.isfinite(number := float(value)) else None
+    except OverflowError:
+        return None
+
+
 def _at(value: Any, key: str) -> Any:
     return value.get(key) if type(value) is dict or isinstance(value, Mapping) else None
 
@@ -215,15 +225,10 @@ def _bool(value: Mapping[str, Any], key: str) -> bool | None:
 def _number(value: Mapping[str, Any], key: str) -> float | None:
     if key not in value:
         return None
-    found = value[key]
-    if type(found) is float and math.isfinite(found):
-        return found
-    try:
-        if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(number := float(found)):
-            return number
-    except OverflowError:
-        pass
-    raise BadMetrics(f"{key} is {_short(found)}, not a finite number")
+    found = finite(value[key])
+    if found is None:
+        raise BadMetrics(f"{key} is {_short(value[key])}, not a finite number")
+    return found
 
 
 def _latencies(value: Any) -> tuple[LatencyRecord, ...]:

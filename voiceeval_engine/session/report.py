@@ -15,9 +15,8 @@ from typing import Any, Literal
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.aggregate import Entry, Rate, RunAggregate, RunReport
 from voiceeval_engine.session.evidence import LogSegment
-from voiceeval_engine.session.files import UnreadableFile, read_json
 from voiceeval_engine.session.invocations import invocations, recorded_names
-from voiceeval_engine.session.metrics import ScenarioMetrics, latency_stats, saved_context, whole
+from voiceeval_engine.session.metrics import ScenarioMetrics, latency_stats, whole
 from voiceeval_engine.session.resume import classify, scenario_names
 from voiceeval_engine.session.run_args import shareable
 from voiceeval_engine.session.summary import SummaryNotes, warning_lines, wilson_interval
@@ -155,7 +154,7 @@ def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mappin
     names = tuple(queue) or on_disk
     floor = _floor(records)
     aggregate = RunAggregate(names, floor)
-    judgements = {name: _read(aggregate, session, name) for name in names}
+    judgements = {name: aggregate.read(session, name) for name in names}
     run = aggregate.report()
     entries = {entry.name: entry for entry in run.entries}
     unreadable, aside = dict(run.unreadable), _moved_aside(session)
@@ -197,23 +196,6 @@ def _floor(records: Sequence[Mapping[str, Any]]) -> int:
     parsed = records[-1].get("parsed_args") if records else None
     floor = whole(parsed.get("min_agent_turns")) if isinstance(parsed, Mapping) else None
     return floor if floor is not None and floor >= 0 else DEFAULT_FLOOR
-
-
-def _read(aggregate: RunAggregate, session: Path, name: str) -> Mapping[str, Any]:
-    """Add a scenario to the aggregate as far as it can be read; returns its judge's result."""
-    folder = layout.scenario_dir(session, name)
-    try:
-        metrics = read_json(folder / layout.METRICS)
-    except UnreadableFile as error:
-        if not error.missing:
-            aggregate.add_unreadable(name, error.reason)
-        return {}
-    try:
-        judged = read_json(folder / layout.JUDGE_RESULT)
-    except UnreadableFile:
-        judged = None
-    aggregate.add(name, metrics, judged, context_loader=saved_context(folder))
-    return judged if isinstance(judged, Mapping) else {}
 
 
 def _reported(session: Path, entry: Entry, judged: Mapping[str, Any], aside: tuple[str, ...]) -> ReportedScenario:
