@@ -27,6 +27,18 @@ Outcome = Literal["passed", "failed", "stalled", "no verdict", "pending", "unrea
 DEFAULT_FLOOR = 2
 MAX_TEXT = 20_000
 """Longer texts are cut: a report is read by people and sent around."""
+RATES = {
+    "success": ("Success", "scenarios"),
+    "task_success": ("Task success (clean exit aside)", "scenarios"),
+    "is_action_match": ("Action list", "scenarios"),
+    "db_state_match": ("Database", "scenarios"),
+    "db_state_assertion": ("Database predicates", "predicates"),
+    "nl_assertion": ("Assertions", "assertions"),
+    "judge_passed": ("Judge", "scenarios"),
+    "clean_exit": ("Clean exit", "scenarios"),
+}
+"""The label and the unit of each rate."""
+_BY_DOMAIN = ("success", "task_success", "db_state_match", "nl_assertion", "db_state_assertion")
 _JUDGE_SIGNALS = frozenset({"nl_assertion", "judge_passed"})
 
 
@@ -104,7 +116,7 @@ class Started:
 
 @dataclass(frozen=True)
 class SessionReport:
-    """A session as it stands on disk. `rates` and `domains` (rates by block title) leave out what has no measurement.
+    """A session as it stands on disk. `rates` and `domains` (the key of a rate, and that rate by domain) leave out what has no measurement.
 
     The rates are those of `all_summary.txt`: a judge call that failed counts as failed, and is named in `warnings`.
     """
@@ -180,7 +192,7 @@ def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mappin
         run=run,
         notes=notes,
         rates=tuple(_rates(run)),
-        domains=tuple((title, tuple(_domain_rates(rates, unit))) for title, unit, rates in _domain_blocks(run) if rates),
+        domains=tuple((key, rates) for key in _BY_DOMAIN if (rates := tuple(_domain_rates(run, key)))),
         scenarios=tuple(scenarios),
         invocations=tuple(map(_started, records)),
     )
@@ -276,33 +288,19 @@ def _moved_aside(session: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _rates(run: RunReport) -> Iterable[MeasuredRate]:
-    for key, label, unit, rate in (
-        ("success", "Success", "scenarios", run.success),
-        ("task_success", "Task success (clean exit aside)", "scenarios", run.task_success),
-        ("is_action_match", "Action list", "scenarios", run.action_match),
-        ("db_state_match", "Database", "scenarios", run.db_state),
-        ("db_state_assertion", "Database predicates", "predicates", run.db_state_assertion),
-        ("nl_assertion", "Assertions", "assertions", run.nl_assertion),
-        ("judge_passed", "Judge", "scenarios", run.judge_passed),
-        ("clean_exit", "Clean exit", "scenarios", run.clean_exit),
-    ):
-        if rate is not None:
-            yield MeasuredRate(key, label, unit, rate.k, rate.n, *wilson_interval(rate.k, rate.n))
+    for key, (label, unit) in RATES.items():
+        if key in run.rates:
+            yield _measured(key, label, unit, run.rates[key])
 
 
-def _domain_blocks(run: RunReport) -> tuple[tuple[str, str, Mapping[str, Rate]], ...]:
-    return (
-        ("success", "scenarios", run.success_by_domain),
-        ("task_success", "scenarios", run.task_success_by_domain),
-        ("db_state_match", "scenarios", run.db_state_by_domain),
-        ("nl_assertion", "assertions", run.nl_assertion_by_domain),
-        ("db_state_assertion", "predicates", run.db_state_assertion_by_domain),
-    )
+def _domain_rates(run: RunReport, key: str) -> Iterable[MeasuredRate]:
+    for domain, rates in run.by_domain.items():
+        if key in rates:
+            yield _measured(domain, domain, RATES[key][1], rates[key])
 
 
-def _domain_rates(rates: Mapping[str, Rate], unit: str) -> Iterable[MeasuredRate]:
-    for domain, rate in rates.items():
-        yield MeasuredRate(domain, domain, unit, rate.k, rate.n, *wilson_interval(rate.k, rate.n))
+def _measured(key: str, label: str, unit: str, rate: Rate) -> MeasuredRate:
+    return MeasuredRate(key, label, unit, rate.k, rate.n, *wilson_interval(rate.k, rate.n))
 
 
 def _started(record: Mapping[str, Any]) -> Started:
