@@ -1,5 +1,4 @@
-"""Writes one attempt's evidence: conversation logs, the agent's answer, database hashes, contexts, the scenario's
-configuration.
+"""Writes one attempt's evidence: conversation logs, the agent's answer, database hashes, contexts.
 
 Every function is synchronous and takes plain picklable values, so that the caller may run it in a thread or a worker
 process. Texts come from bots and may hold anything; none of it makes a writer fail. Only the disk does (OSError).
@@ -45,53 +44,6 @@ class ConversationLog:
     end_time: str
     stop_reason: str
     segments: tuple[LogSegment, ...]
-
-
-@dataclass(frozen=True)
-class ScenarioConfig:
-    """What `scenario_config/` holds; fields are named as in a scenario, the hashes are of its expected databases."""
-
-    name: str
-    domain: str
-    description: str
-    max_duration: float
-    noise_config: Mapping[str, Any] | None
-    ignore_capitalization: bool
-    ignore_punctuation: bool
-    clean_text: bool
-    disallow_extra_items: bool
-    success_signals: tuple[str, ...]
-    user_prompt: str
-    agent_prompt: str
-    user_tools: Mapping[str, Any]
-    agent_tools: Mapping[str, Any]
-    reference_answer: Any = None
-    db_state_assertions: tuple[Mapping[str, Any], ...] = ()
-    nl_assertions: tuple[str, ...] = ()
-    initialization_actions: tuple[Mapping[str, Any], ...] = ()
-    expected_db_hash: str | None = None
-    expected_user_db_hash: str | None = None
-
-
-_METADATA_ALWAYS = (
-    "name",
-    "domain",
-    "description",
-    "max_duration",
-    "noise_config",
-    "ignore_capitalization",
-    "ignore_punctuation",
-    "clean_text",
-    "disallow_extra_items",
-    "success_signals",
-)
-_METADATA_WHERE_PRESENT = (
-    "db_state_assertions",
-    "nl_assertions",
-    "initialization_actions",
-    "expected_db_hash",
-    "expected_user_db_hash",
-)
 
 
 def write_conversation_log(folder: Path, log: ConversationLog) -> None:
@@ -175,23 +127,6 @@ def write_llm_context(folder: Path, side: Literal["agent", "user"], messages: li
 def reference_document(answer: Any) -> Any:
     """A scenario's reference answer as `reference_answer.json` holds it: a text becomes `{"message": text}`."""
     return {"message": answer} if isinstance(answer, str) else answer
-
-
-def write_scenario_config(folder: Path, config: ScenarioConfig) -> None:
-    """Write `scenario_config/` into a scenario's folder."""
-    target = folder / layout.SCENARIO_CONFIG
-    target.mkdir(exist_ok=True)
-    metadata = {key: getattr(config, key) for key in _METADATA_ALWAYS}
-    metadata |= {key: value for key in _METADATA_WHERE_PRESENT if (value := getattr(config, key))}
-    write_json(target / "metadata.json", json_safe(metadata), indent=4)
-    for side, prompt, tools in (
-        ("user", config.user_prompt, config.user_tools),
-        ("agent", config.agent_prompt, config.agent_tools),
-    ):
-        write_atomic(target / f"{side}_prompt.txt", prompt)
-        write_json(target / f"{side}_tools.json", json.dumps(json_safe(tools)), indent=4)
-    if config.reference_answer is not None:
-        write_json(target / "reference_answer.json", json_safe(reference_document(config.reference_answer)), indent=4)
 
 
 def _by_start(segments: Sequence[LogSegment]) -> list[LogSegment]:
