@@ -1,20 +1,19 @@
 """Scores one attempt: everything that goes into its `metrics.json`, in the order in which it stands there.
 
-Plain values in, a value out. The
-judge's verdict comes in with the record, a second call with it replaces the first result. May import the standard library and lower
-floors only. Rules: artifacts page ("metrics.json, keys in order"), scoring page of the specification.
+Plain values in, a value out. The judge's verdict comes in with the record, a second call with it replaces the first result. May import
+the standard library and lower floors only. Rules: artifacts page ("metrics.json, keys in order"), scoring page of the specification.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from voiceeval_engine.domains.registry import Db, Domain
 from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.scoring.action_match import MatchRules, match_actions
-from voiceeval_engine.scoring.db_state import DbState, PredicateVerdict, evaluate_predicates, pass_rate
+from voiceeval_engine.scoring.db_state import PredicateVerdict, evaluate_predicates, pass_rate
 from voiceeval_engine.scoring.signals import (
     EXIT,
     EndPolicy,
@@ -104,9 +103,8 @@ def score_attempt(
     end = conversation_end(record.stop_reason, record.simulator_end_reported, last_speaker, record.conversation_end_policy)
     actions = match_actions(reference_document(scenario.reference_answer), record.prediction, _rules(scenario, strict_match))
     expected_hash = scenario.expected_db_hash
-    db_state = None if expected_hash is None else DbState(expected_hash, record.db_hash)
-    predicates: Sequence[PredicateVerdict] = record.predicates or ()
-    if record.predicates is None:
+    predicates = record.predicates
+    if predicates is None:
         predicates = evaluate_predicates(domain, scenario.db_state_assertions, record.agent_db, record.user_db)
     judge = record.judge
     usage = {"agent": asdict(record.agent_tokens), "user": asdict(record.user_tokens)}
@@ -114,7 +112,7 @@ def score_attempt(
     stalled = is_stalled(count_agent_responses({"token_usage": usage, "turns": turns}, no_context), min_agent_turns)
     verdicts: dict[str, bool | None] = {
         "is_action_match": None if actions.verdict == "N/A" else actions.verdict,
-        "db_state_match": None if db_state is None else db_state.match,
+        "db_state_match": None if expected_hash is None else expected_hash == record.db_hash,
         "db_state_assertion": rate_verdict(pass_rate(predicates)),
         "nl_assertion": None if judge is None else rate_verdict(judge.nl_assertion_pass_rate),
         "judge_passed": None if judge is None else judge.passed,
@@ -149,7 +147,15 @@ def score_attempt(
         if judge.passed is not None:
             metrics["judge_passed"] = judge.passed
     metrics["token_usage"] = usage
-    metrics |= _database_keys(db_state, judge, predicates)
+    if expected_hash is not None:
+        metrics["db_state_expected_hash"] = expected_hash
+        metrics["db_state_match"] = expected_hash == record.db_hash
+        metrics["db_state_actual_hash"] = record.db_hash
+    if judge is not None and judge.nl_assertion_pass_rate is not None:
+        metrics["nl_assertion_pass_rate"] = judge.nl_assertion_pass_rate
+    if predicates:
+        metrics["db_state_assertion_verdicts"] = [asdict(verdict) for verdict in predicates]
+        metrics["db_state_assertion_pass_rate"] = pass_rate(predicates)
     metrics["success_breakdown"] = {bucket: list(names) for bucket, names in asdict(signals).items()}
     metrics["auto_retry_count"] = len(record.retry_reasons)
     if record.retry_reasons:
@@ -175,17 +181,3 @@ def _rules(scenario: Scenario, strict_match: bool) -> MatchRules:
         clean_text=scenario.clean_text,
         strict=scenario.disallow_extra_items or strict_match,
     )
-
-
-def _database_keys(db_state: DbState | None, judge: JudgeScore | None, predicates: Sequence[PredicateVerdict]) -> dict[str, Any]:
-    keys: dict[str, Any] = {}
-    if db_state is not None:
-        keys["db_state_expected_hash"] = db_state.expected_hash
-        keys["db_state_match"] = db_state.match
-        keys["db_state_actual_hash"] = db_state.actual_hash
-    if judge is not None and judge.nl_assertion_pass_rate is not None:
-        keys["nl_assertion_pass_rate"] = judge.nl_assertion_pass_rate
-    if predicates:
-        keys["db_state_assertion_verdicts"] = [asdict(verdict) for verdict in predicates]
-        keys["db_state_assertion_pass_rate"] = pass_rate(predicates)
-    return keys
