@@ -152,12 +152,10 @@ def test_the_saved_context_can_clear_the_floor() -> None:
 
 
 def test_a_pending_verdict_is_in_nothing_until_it_comes() -> None:
-    aggregate = RunAggregate(NAMES)
-    aggregate.add("domA__1", metrics(), PENDING)
-    report = aggregate.report()
+    report = one(metrics(), PENDING)
     assert (report.pending, report.entries, report.rates, report.judge_failed) == (("domA__1",), (), {}, ())
-    aggregate.add("domA__1", metrics(), {"score": 1.0, "reason": "r"})
-    assert (aggregate.report().pending, aggregate.report().rates["success"]) == ((), Rate(1, 1))
+    come = one(metrics(), {"score": 1.0, "reason": "r"})
+    assert (come.pending, come.rates["success"]) == ((), Rate(1, 1))
 
 
 def test_a_failed_judge_call_is_named() -> None:
@@ -190,13 +188,6 @@ def test_keys_that_an_older_session_lacks_contribute_nothing() -> None:
 def test_a_moved_session_shows_where_it_is_now() -> None:
     [entry] = one(metrics(scenario_directory="old"), scenario_directory="new").entries
     assert entry.metrics.raw["scenario_directory"] == "new"
-
-
-def test_a_discarded_scenario_is_forgotten() -> None:
-    aggregate = RunAggregate(NAMES)
-    aggregate.add("domA__1", metrics())
-    aggregate.discard("domA__1")
-    assert aggregate.report() == RunAggregate(NAMES).report()
 
 
 def test_a_disconnected_agent_is_named() -> None:

@@ -102,14 +102,13 @@ class RunAggregate:
         scenario_directory: str | None = None,
         context_loader: ContextLoader = no_context,
     ) -> None:
-        """Count a scenario; a second call for the same name replaces the first.
+        """Count a scenario, each once.
 
         `metrics` and `judge_result` are what `metrics.json` and `judge_result.json` hold (None: no judge).
         `scenario_directory` replaces the one in `metrics` where the session has moved. `context_loader` gives the
         agent's context if the floor needs it. A verdict still pending keeps the scenario out of everything but
         `pending`. Never raises: bad values end in `unreadable`.
         """
-        self.discard(name)
         judgement = judgement_of(judge_result)
         if judgement.pending:
             self._pending.add(name)
@@ -125,11 +124,6 @@ class RunAggregate:
             parsed = parse_metrics({**parsed.raw, "scenario_directory": scenario_directory})
         self._entries[name] = Entry(name, parsed, judgement.assertions, judgement.failed)
 
-    def add_unreadable(self, name: str, reason: str) -> None:
-        """A scenario whose `metrics.json` is there and cannot be read: it is in no rate, and told."""
-        self.discard(name)
-        self._unreadable[name] = reason
-
     def read(self, session: Path, name: str) -> Mapping[str, Any]:
         """Add a scenario from its folder, if there is a result in it; returns the value of its `judge_result.json`, {} for none."""
         folder = layout.scenario_dir(session, name)
@@ -137,16 +131,10 @@ class RunAggregate:
             metrics, judged = read_result(folder)
         except UnreadableFile as error:
             if not error.missing:
-                self.add_unreadable(name, error.reason)
+                self._unreadable[name] = error.reason
             return {}
         self.add(name, metrics, judged, scenario_directory=str(folder), context_loader=saved_context(folder))
         return judged
-
-    def discard(self, name: str) -> None:
-        """Forget a scenario, because it runs again."""
-        self._entries.pop(name, None)
-        self._pending.discard(name)
-        self._unreadable.pop(name, None)
 
     def report(self) -> RunReport:
         """The aggregate of what was added so far."""
