@@ -19,8 +19,8 @@ from typing import Any, Literal
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json
-from voiceeval_engine.session.invocations import invocations, recorded_names
 from voiceeval_engine.session.lock import holder
+from voiceeval_engine.session.run_args import invocations, recorded_names
 from voiceeval_tui.sessions import session_timestamp
 
 State = Literal["running", "finished", "stopped"]

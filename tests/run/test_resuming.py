@@ -27,10 +27,9 @@ from voiceeval_engine.run.resuming import ResumeError, find_session, prepare
 from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import read_json, write_json
-from voiceeval_engine.session.invocations import Selection, first_selection
 from voiceeval_engine.session.lock import SessionHeld
 from voiceeval_engine.session.metrics import PENDING, PENDING_REASON
-from voiceeval_engine.session.run_args import read_invocations
+from voiceeval_engine.session.run_args import Selection, first_selection, read_invocations
 
 NAMES = ["s__c", "s__a", "s__b"]
 AGGREGATES = ("all_metrics.json", "all_latencies.csv", "all_summary.txt")

@@ -19,11 +19,10 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.results import rewrite_aggregates
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json, write_atomic
-from voiceeval_engine.session.invocations import invocations, recorded_names
 from voiceeval_engine.session.lock import SessionHeld, SessionLock
 from voiceeval_engine.session.metrics import PENDING_REASON
 from voiceeval_engine.session.resume import scenario_names
-from voiceeval_engine.session.run_args import Invocation, append_invocation
+from voiceeval_engine.session.run_args import Invocation, append_invocation, invocations, recorded_names
 from voiceeval_engine.session.summary import SummaryNotes
 
 DEFAULT_FLOOR = 2

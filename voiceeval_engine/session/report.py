@@ -15,10 +15,9 @@ from typing import Any, Literal
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.aggregate import Entry, Rate, RunAggregate, RunReport
 from voiceeval_engine.session.evidence import LogSegment
-from voiceeval_engine.session.invocations import invocations, recorded_names
 from voiceeval_engine.session.metrics import ScenarioMetrics, latency_stats, whole
 from voiceeval_engine.session.resume import classify, scenario_names
-from voiceeval_engine.session.run_args import shareable
+from voiceeval_engine.session.run_args import invocations, recorded_names, shareable
 from voiceeval_engine.session.summary import SummaryNotes, warning_lines, wilson_interval
 from voiceeval_engine.session.transcripts import read_log, turns_of
 
