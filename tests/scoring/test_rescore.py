@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voiceeval_engine.scenarios.model import SIGNALS, Scenario
-from voiceeval_engine.scoring.rescore import judge_score, rescore
-from voiceeval_engine.scoring.score import METRICS_KEYS, AttemptRecord, JudgeScore, score_attempt
+from voiceeval_engine.scoring.rescore import METRICS_KEYS, JudgeScore, judge_score, rescore
+from voiceeval_engine.scoring.score import AttemptRecord, score_attempt
 from voiceeval_engine.scoring.verdict import AssertionVerdict, Verdict, failed_verdict
 from voiceeval_engine.session.metrics import TokenCount, no_context
 from voiceeval_engine.session.results import saved_verdicts

@@ -17,7 +17,8 @@ from voiceeval_engine.bridge.outcome import Outcome
 from voiceeval_engine.domains.registry import Db, Domain, DomainError, load_domain
 from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.scoring.db_state import PredicateVerdict
-from voiceeval_engine.scoring.score import AttemptRecord, JudgeScore, ScoredAttempt, score_attempt
+from voiceeval_engine.scoring.rescore import JudgeScore
+from voiceeval_engine.scoring.score import AttemptRecord, ScoredAttempt, score_attempt
 from voiceeval_engine.session import evidence, layout
 from voiceeval_engine.session.files import UnreadableFile, json_safe, read_json, write_atomic, write_json
 from voiceeval_engine.session.metrics import PENDING, LatencyRecord, TurnRecord

@@ -21,8 +21,7 @@ from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.scoring.judge import Judge, JudgeSettings
 from voiceeval_engine.scoring.judge_input import SYSTEM_PROMPT, InputOptions, read_user_content
-from voiceeval_engine.scoring.rescore import judge_score, rescore
-from voiceeval_engine.scoring.score import JudgeScore
+from voiceeval_engine.scoring.rescore import JudgeScore, judge_score, rescore
 from voiceeval_engine.scoring.verdict import ERROR, Verdict, judge_result
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, is_full, read_json, write_json
