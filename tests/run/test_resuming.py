@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from bot_farm import serving
 from engine_run import Ran, run_engine, scenario
-from hostile_bots import HostileBot, Stage
+from hostile_bots import HostileBot, says_goodbye
 from judges import WatchedJudge
 
 from voiceeval_engine.live import events
@@ -37,14 +37,9 @@ WORKS = {"total_turns": 3, "token_usage": {"agent": {"n_calls": 3}}, "stop_reaso
 Pairs = list[tuple[HostileBot, HostileBot]]
 
 
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
-
-
 @pytest.fixture
 def pairs() -> Iterator[Pairs]:
-    made = [(HostileBot(_says_goodbye), HostileBot()) for _ in range(4)]
+    made = [(HostileBot(says_goodbye), HostileBot()) for _ in range(4)]
     with serving(*(bot for pair in made for bot in pair)):
         yield made
 
