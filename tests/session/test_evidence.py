@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from voiceeval_engine.session import evidence
-from voiceeval_engine.session.evidence import ConversationLog, LogSegment
-from voiceeval_engine.session.files import read_json
+from voiceeval_engine.session.evidence import LogSegment
+from voiceeval_engine.session.files import read_json, write_json
 
 DATA = Path(__file__).parents[1] / "data" / "reference_session" / "eval_20260101_000000"
 RULE = "=" * 80
@@ -24,7 +24,7 @@ SEGMENTS = (
 
 
 def test_the_conversation_log_lists_segments_by_start(tmp_path: Path) -> None:
-    evidence.write_conversation_log(tmp_path, ConversationLog("2026-01-01T00:00:00", "2026-01-01T00:01:00", "[EXIT]", SEGMENTS))
+    evidence.write_conversation_log(tmp_path, SEGMENTS, "2026-01-01T00:00:00", "2026-01-01T00:01:00", "[EXIT]")
     assert (tmp_path / "conversation_log.txt").read_text(encoding="utf-8").split("\n") == [
         "RTVI Evaluation Bridge - Conversation Log",
         RULE,
@@ -46,7 +46,7 @@ def test_the_conversation_log_lists_segments_by_start(tmp_path: Path) -> None:
 
 
 def test_a_conversation_without_a_segment_still_has_its_footer(tmp_path: Path) -> None:
-    evidence.write_conversation_log(tmp_path, ConversationLog("a", "b", "[TIMEOUT]", ()))
+    evidence.write_conversation_log(tmp_path, (), "a", "b", "[TIMEOUT]")
     assert (tmp_path / "conversation_log.txt").read_text().endswith(f"\n\n{RULE}\nEnd time: b\nStop reason: [TIMEOUT]\n{RULE}\n")
 
 
@@ -92,7 +92,7 @@ def test_the_side_comes_first_in_an_action() -> None:
 
 @pytest.mark.parametrize("payload", ["[" * 100_000, '{"a": NaN, "b": 1e999}', "", '"\\ud83d"', "1" * 5000])
 def test_any_pushed_payload_can_be_written(tmp_path: Path, payload: str) -> None:
-    evidence.write_final_response(tmp_path, evidence.final_response(None, None, [payload]))
+    write_json(tmp_path / "final_agent_response.json", evidence.final_response(None, None, [payload]))
     assert len(read_json(tmp_path / "final_agent_response.json")) == 1
 
 

@@ -36,26 +36,16 @@ class LogSegment:
     latency_ms: float | None = None
 
 
-@dataclass(frozen=True)
-class ConversationLog:
-    """What `conversation_log.txt` holds. `start_time` and `end_time` are local ISO 8601."""
-
-    start_time: str
-    end_time: str
-    stop_reason: str
-    segments: tuple[LogSegment, ...]
-
-
-def write_conversation_log(folder: Path, log: ConversationLog) -> None:
-    """Write `conversation_log.txt`, one line a segment in the order of their starts."""
-    lines = ["RTVI Evaluation Bridge - Conversation Log", _RULE, f"Start Time: {log.start_time}", _RULE, ""]
-    for segment in _by_start(log.segments):
+def write_conversation_log(folder: Path, segments: Sequence[LogSegment], start_time: str, end_time: str, stop_reason: str) -> None:
+    """Write `conversation_log.txt`, one line a segment in the order of their starts; both times are local ISO 8601."""
+    lines = ["RTVI Evaluation Bridge - Conversation Log", _RULE, f"Start Time: {start_time}", _RULE, ""]
+    for segment in _by_start(segments):
         spoken = " ".join(segment.text.splitlines())  # a line break in a bot's text must not forge a segment
         times = f"[{segment.start:7.3f}s - {segment.end:7.3f}s] ({segment.end - segment.start:.3f}s)"
         lines.append(f"{times} {segment.role.upper()}: {spoken}")
         if segment.latency_ms is not None:
             lines.append(f"  → Response latency: {segment.latency_ms:.1f}ms")
-    lines += ["", "", _RULE, f"End time: {log.end_time}", f"Stop reason: {log.stop_reason}", _RULE, ""]
+    lines += ["", "", _RULE, f"End time: {end_time}", f"Stop reason: {stop_reason}", _RULE, ""]
     write_atomic(folder / layout.CONVERSATION_LOG, "\n".join(lines))
 
 
@@ -86,11 +76,6 @@ def final_response(agent_actions: Sequence[Any] | None, user_actions: Sequence[A
     if pushed and not actions:
         return [_payload(text) for text in pushed]
     return [{"actions": actions}] if pulled else []
-
-
-def write_final_response(folder: Path, response: list[Any]) -> None:
-    """Write `final_agent_response.json`; `response` is what `final_response` returned."""
-    write_json(folder / layout.FINAL_RESPONSE, response)
 
 
 def write_db_hashes(folder: Path, db_hash: str | None, user_db_hash: str | None) -> None:
