@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from voiceeval_engine.live import events
 from voiceeval_engine.live.events import Event
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile
 from voiceeval_engine.session.metrics import BadMetrics
-from voiceeval_engine.session.run_args import read_invocations
+from voiceeval_engine.session.run_args import DEFAULT_FLOOR, floor_of, invocations, newest_options, recorded_names
 from voiceeval_engine.session.transcripts import local_time
 from voiceeval_tui.session_files import parse_log_line, read_scored, read_transcript
 from voiceeval_tui.source import BUDGET_SECONDS, Batch, JournalSource
@@ -44,7 +44,7 @@ class _Invocation:
     started: float | None = None
     pairs: tuple[tuple[str, str], ...] = ()
     inactivity_timeout: float = 120.0
-    min_agent_turns: int = 2
+    min_agent_turns: int = DEFAULT_FLOOR
 
 
 @dataclass
@@ -230,25 +230,19 @@ class FilesSource:
 
 
 def _newest_invocation(session: Path) -> _Invocation:
-    try:
-        record: Any = read_invocations(session)[-1]
-    except (UnreadableFile, IndexError):
+    records = invocations(session)
+    if not records:
         return _Invocation()
-    if not isinstance(record, dict):
-        return _Invocation()
-    args = record.get("parsed_args")
-    args = args if isinstance(args, dict) else record
-    names = record.get("resolved_scenario_names")
+    record = records[-1]
+    args = newest_options(records) or record
     urls = (args.get("agent_url"), args.get("user_url"))
-    timeout, floor = args.get("inactivity_timeout"), args.get("min_agent_turns")
+    timeout = args.get("inactivity_timeout")
     return _Invocation(
-        names=tuple(name for name in names if isinstance(name, str) and layout.is_folder_name(name))
-        if isinstance(names, list)
-        else (),
+        names=recorded_names(record),
         started=local_time(str(record.get("started_at"))),
         pairs=((str(urls[0]), str(urls[1])),) if all(isinstance(url, str) for url in urls) else (),
         inactivity_timeout=float(timeout) if isinstance(timeout, int | float) else 120.0,
-        min_agent_turns=floor if isinstance(floor, int) else 2,
+        min_agent_turns=floor_of(args),
     )
 
 

@@ -20,7 +20,7 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json
 from voiceeval_engine.session.lock import holder
-from voiceeval_engine.session.run_args import invocations, recorded_names
+from voiceeval_engine.session.run_args import invocations, newest_options, recorded_names
 from voiceeval_tui.sessions import session_timestamp
 
 State = Literal["running", "finished", "stopped"]
@@ -134,8 +134,7 @@ def used_by(output_dir: Path, options: RunOptions) -> Found | None:
 def _read(path: Path, *, held: bool) -> Found:
     records = invocations(path)
     newest = records[-1] if records else {}
-    given = newest.get("parsed_args")
-    parsed: dict[str, Any] = given if isinstance(given, dict) else {}
+    parsed = newest_options(records)
     names = recorded_names(newest)
     results = [name for name, _ in _results(path)]
     total = len({*names, *results})

@@ -21,11 +21,9 @@ from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json, write_atomic
 from voiceeval_engine.session.lock import SessionHeld, SessionLock
 from voiceeval_engine.session.metrics import PENDING_REASON
-from voiceeval_engine.session.resume import scenario_names
-from voiceeval_engine.session.run_args import Invocation, append_invocation, invocations, recorded_names
+from voiceeval_engine.session.resume import session_names
+from voiceeval_engine.session.run_args import Invocation, append_invocation, floor_of, invocations, newest_options
 from voiceeval_engine.session.summary import SummaryNotes
-
-DEFAULT_FLOOR = 2
 
 
 class RejudgeError(Exception):
@@ -132,15 +130,12 @@ def _metrics_bytes(session: Path, names: Sequence[str]) -> int:
 
 def _read_record(session: Path) -> _Record:
     records = invocations(session)
-    parsed = records[-1].get("parsed_args") if records else None
-    parsed = parsed if isinstance(parsed, dict) else {}
-    floor = parsed.get("min_agent_turns", DEFAULT_FLOOR)
-    first = next(filter(None, map(recorded_names, records)), ())
+    parsed = newest_options(records)
     return _Record(
         timestamp=session.absolute().name.removeprefix(layout.SESSION_PREFIX),
-        queue=tuple(dict.fromkeys((*first, *scenario_names(session)))),
+        queue=session_names(session, records),
         parsed_args=parsed,
-        min_agent_turns=floor if isinstance(floor, int) and not isinstance(floor, bool) and floor >= 0 else DEFAULT_FLOOR,
+        min_agent_turns=floor_of(parsed),
     )
 
 

@@ -16,14 +16,13 @@ from voiceeval_engine.session import layout
 from voiceeval_engine.session.aggregate import Entry, Rate, RunAggregate, RunReport
 from voiceeval_engine.session.evidence import LogSegment
 from voiceeval_engine.session.metrics import ScenarioMetrics, latency_stats, whole
-from voiceeval_engine.session.resume import classify, scenario_names
-from voiceeval_engine.session.run_args import invocations, recorded_names, shareable
+from voiceeval_engine.session.resume import classify, session_names
+from voiceeval_engine.session.run_args import floor_of, invocations, newest_options, recorded_names, shareable
 from voiceeval_engine.session.summary import SummaryNotes, warning_lines, wilson_interval
 from voiceeval_engine.session.transcripts import read_log, turns_of
 
 Outcome = Literal["passed", "failed", "stalled", "no verdict", "pending", "unreadable", "not run"]
 
-DEFAULT_FLOOR = 2
 MAX_TEXT = 20_000
 """Longer texts are cut: a report is read by people and sent around."""
 RATES = {
@@ -161,9 +160,9 @@ def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mappin
     the folder cannot be read.
     """
     records = invocations(session)
-    on_disk = _names(session, records)
+    on_disk = session_names(session, records)
     names = tuple(queue) or on_disk
-    floor = _floor(records)
+    floor = floor_of(newest_options(records))
     aggregate = RunAggregate(names, floor)
     judgements = {name: aggregate.read(session, name) for name in names}
     run = aggregate.report()
@@ -195,18 +194,6 @@ def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mappin
         scenarios=tuple(scenarios),
         invocations=tuple(map(_started, records)),
     )
-
-
-def _names(session: Path, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    recorded = (recorded_names(dict(record)) for record in records)
-    first = next((names for names in recorded if names), ())
-    return tuple(dict.fromkeys((*first, *scenario_names(session))))
-
-
-def _floor(records: Sequence[Mapping[str, Any]]) -> int:
-    parsed = records[-1].get("parsed_args") if records else None
-    floor = whole(parsed.get("min_agent_turns")) if isinstance(parsed, Mapping) else None
-    return floor if floor is not None and floor >= 0 else DEFAULT_FLOOR
 
 
 def _reported(session: Path, entry: Entry, judged: Mapping[str, Any], aside: tuple[str, ...]) -> ReportedScenario:
@@ -310,5 +297,5 @@ def _started(record: Mapping[str, Any]) -> Started:
         started_at=clipped(record.get("started_at")),
         argv=_texts(argv),
         options=tuple((clipped(name), clipped(value) if value is not None else "null") for name, value in options.items()),
-        scenarios=len(recorded_names(dict(record))),
+        scenarios=len(recorded_names(record)),
     )

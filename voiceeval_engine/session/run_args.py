@@ -16,8 +16,10 @@ from urllib.parse import quote, quote_plus
 
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, json_safe, read_json, write_json
+from voiceeval_engine.session.metrics import whole
 
 REDACTED = "<redacted>"
+DEFAULT_FLOOR = 2
 _KEY_OPTION = "--judge-api-key"
 _KEY_NAME = "judge_api_key"
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -95,7 +97,7 @@ def first_selection(session: Path) -> Selection | None:
     return None
 
 
-def recorded_names(invocation: dict[str, Any]) -> tuple[str, ...]:
+def recorded_names(invocation: Mapping[str, Any]) -> tuple[str, ...]:
     """The scenarios of an invocation's record, each once; a session may be a stranger's, so only names that can be a folder in it."""
     names = invocation.get("resolved_scenario_names")
     if not isinstance(names, list):
@@ -109,6 +111,18 @@ def invocations(session: Path) -> list[dict[str, Any]]:
         return [each for each in read_invocations(session) if isinstance(each, dict)]
     except UnreadableFile:
         return []
+
+
+def newest_options(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Every option of the last of these records; none where it holds none."""
+    parsed = records[-1].get("parsed_args") if records else None
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def floor_of(options: Mapping[str, Any]) -> int:
+    """The floor of agent turns among an invocation's options, the default where they tell none."""
+    floor = whole(options.get("min_agent_turns"))
+    return floor if floor is not None and floor >= 0 else DEFAULT_FLOOR
 
 
 def shareable(record: Mapping[str, Any]) -> Mapping[str, Any]:
