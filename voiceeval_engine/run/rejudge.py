@@ -18,7 +18,7 @@ from voiceeval_engine.run.logs import RunLogs
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.results import rewrite_aggregates
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, read_json, write_atomic
+from voiceeval_engine.session.files import read_json_if_any, write_atomic
 from voiceeval_engine.session.lock import SessionHeld, SessionLock
 from voiceeval_engine.session.metrics import PENDING_REASON
 from voiceeval_engine.session.resume import session_names
@@ -71,7 +71,7 @@ async def _rejudge(
     session: Path, options: RunOptions, argv: Sequence[str], only_failed: bool, on_judged: Callable[[Judged], None]
 ) -> Rejudged:
     record = _read_record(session)
-    judgeable = [name for name in record.queue if isinstance(_read(session / name / layout.METRICS), dict)]
+    judgeable = [name for name in record.queue if isinstance(read_json_if_any(session / name / layout.METRICS), dict)]
     names = [name for name in judgeable if not only_failed or not has_verdict(session / name)]
     if not names:
         raise RejudgeError(f"{session}: no scenario {'whose judge call failed' if only_failed else 'with a readable metrics.json'}")
@@ -142,7 +142,7 @@ def _read_record(session: Path) -> _Record:
 def _keep_result(folder: Path) -> None:
     """A copy of the old verdict, so that at no moment there is none."""
     old = folder / layout.JUDGE_RESULT
-    result = _read(old)
+    result = read_json_if_any(old)
     if isinstance(result, dict) and result.get("reason") != PENDING_REASON:
         moment = datetime.now().strftime(layout.TIMESTAMP_FORMAT)
         write_atomic(layout.unused(old.with_name(f"{old.stem}.{moment}{old.suffix}")), old.read_bytes())
@@ -158,10 +158,3 @@ def _record_invocation(session: Path, options: RunOptions, argv: Sequence[str], 
         resumed=True,
     )
     append_invocation(session, invocation, [key] if key else [])
-
-
-def _read(path: Path) -> Any:
-    try:
-        return read_json(path)
-    except UnreadableFile:
-        return None

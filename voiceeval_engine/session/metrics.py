@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, read_json
+from voiceeval_engine.session.files import read_json_if_any
 
 INTERRUPTED = "[INTERRUPTED]"
 """The text of a turn that was cut off before it had any."""
@@ -127,14 +128,7 @@ def count_agent_responses(metrics: Mapping[str, Any], context_loader: ContextLoa
 
 def saved_context(scenario_dir: Path | str) -> ContextLoader:
     """A loader of the agent's context that an attempt saved; it gives None where the file is not there or bad."""
-
-    def load() -> Any:
-        try:
-            return read_json(Path(scenario_dir, layout.AGENT_LOGS, layout.LLM_CONTEXT))
-        except UnreadableFile:
-            return None
-
-    return load
+    return partial(read_json_if_any, Path(scenario_dir, layout.AGENT_LOGS, layout.LLM_CONTEXT))
 
 
 def no_context() -> None:

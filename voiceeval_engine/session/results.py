@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, read_json
+from voiceeval_engine.session.files import read_json, read_json_if_any
 from voiceeval_engine.session.metrics import PENDING_REASON, finite, parse_metrics, passes, whole
 
 
@@ -41,10 +41,7 @@ def read_result(folder: Path) -> tuple[Any, Mapping[str, Any]]:
     Raises UnreadableFile for the metrics.
     """
     metrics = read_json(folder / layout.METRICS)
-    try:
-        judged = read_json(folder / layout.JUDGE_RESULT)
-    except UnreadableFile:
-        judged = None
+    judged = read_json_if_any(folder / layout.JUDGE_RESULT)
     return metrics, judged if isinstance(judged, Mapping) else {}
 
 
