@@ -100,22 +100,6 @@ def read_json(path: Path | str) -> Any:
         raise UnreadableFile(path, str(error)) from error
 
 
-def read_json_if_any(path: Path | str) -> Any:
-    """As `read_json`; None where the file holds no JSON, or is not there."""
-    try:
-        return read_json(path)
-    except UnreadableFile:
-        return None
-
-
-def changed_at(path: Path | str) -> int:
-    """When a file was last written, ns since the epoch; 0 where there is none."""
-    try:
-        return os.stat(path).st_mtime_ns  # noqa: PTH116 - hundreds of sessions at a look have no time for Path
-    except (OSError, ValueError):
-        return 0
-
-
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder survive a lost power supply. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -140,6 +124,22 @@ def json_safe(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [json_safe(item, depth + 1) for item in value]
     return repr(value)
+
+
+def read_json_if_any(path: Path | str) -> Any:
+    """As `read_json`; None where the file holds no JSON, or is not there."""
+    try:
+        return read_json(path)
+    except UnreadableFile:
+        return None
+
+
+def changed_at(path: Path | str) -> int:
+    """When a file was last written, ns since the epoch; 0 where there is none."""
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - hundreds of sessions at a look have no time for Path
+    except (OSError, ValueError):
+        return 0
 
 
 def _read(path: Path | str) -> bytes:

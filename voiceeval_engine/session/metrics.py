@@ -199,10 +199,10 @@ def whole(value: Any) -> int | None:
 
 def finite(value: Any) -> float | None:
     """`value` as a float if it is a finite number; None for everything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     try:
-        return number if math.isfinite(number := float(value)) else None
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else None
     except OverflowError:
         return None
 
