@@ -25,6 +25,7 @@ Outcome = Literal["passed", "failed", "stalled", "no verdict", "pending", "unrea
 
 MAX_TEXT = 20_000
 """Longer texts are cut: a report is read by people and sent around."""
+_JUDGE_SIGNALS = frozenset({"nl_assertion", "judge_passed"})
 RATES = {
     "success": ("Success", "scenarios"),
     "task_success": ("Task success (clean exit aside)", "scenarios"),
@@ -37,7 +38,6 @@ RATES = {
 }
 """The label and the unit of each rate."""
 _BY_DOMAIN = ("success", "task_success", "db_state_match", "nl_assertion", "db_state_assertion")
-_JUDGE_SIGNALS = frozenset({"nl_assertion", "judge_passed"})
 
 
 @dataclass(frozen=True)
