@@ -17,7 +17,6 @@ from voiceeval_tui.text import safe
 
 Align = Literal["left", "right"]
 
-ELLIPSIS = "…"
 MAX_MARKS = 3
 """Combining marks kept on one character; more would reach into other lines."""
 
@@ -57,12 +56,12 @@ def width(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
-def fit(text: str, cells: int, align: Align = "left", ellipsis: str = ELLIPSIS) -> str:
+def fit(text: str, cells: int, align: Align = "left") -> str:
     """Untrusted text in exactly `cells` cells: cut with an ellipsis, or filled with spaces."""
     clean = drawable(text[: 4 * cells + 16] if len(text) > 4 * cells + 16 else text)
     taken = width(clean)
     if taken > cells:
-        clean = _cut(clean, cells - len(ellipsis)) + ellipsis if cells > len(ellipsis) else _cut(clean, cells)
+        clean = _cut(clean, cells - 1) + "…" if cells > 1 else _cut(clean, cells)
         taken = width(clean)
     blank = " " * (cells - taken)
     return blank + clean if align == "right" else clean + blank

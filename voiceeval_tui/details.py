@@ -7,26 +7,31 @@ read; what is broken is named and the rest told. May import the standard library
 
 from __future__ import annotations
 
-import math
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json
 from voiceeval_engine.session.metrics import (
-    PENDING_REASON,
     BadMetrics,
     TokenCount,
+    at,
     count_agent_responses,
+    finite,
     latency_stats,
     parse_metrics,
+    token_count,
     whole,
 )
+from voiceeval_engine.session.results import judgement_of, saved_verdicts
 from voiceeval_engine.session.run_args import read_invocations
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
@@ -38,8 +43,6 @@ MAX_FILES = 200
 MAX_ASIDE = 20
 _MAX_COUNTED = 5000
 _MAX_DEPTH = 4
-
-_SIGNALS = ("is_action_match", "db_state_match", "db_state_assertion", "nl_assertion", "judge_passed", "clean_exit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,34 +75,76 @@ class LatencyFigures:
     most: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+def _items(value: Any) -> list[Any]:
+    return value[:MAX_ITEMS] if isinstance(value, list) else []
+
+
+def _bool(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _verdict(value: Any) -> bool | str | None:
+    return value if isinstance(value, bool) or value == "N/A" else None
+
+
+def _text(value: Any, most: int) -> str:
+    """A text, or a plain value's; nothing for null and for what holds others."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        return ""
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _predicate(record: Any) -> Check:
+    side, name = _text(at(record, "side"), 40), _text(at(record, "func_name"), 200)
+    asked = _text(at(record, "message"), MAX_ITEM_TEXT)
+    passed = at(record, "passed") is True
+    note = _text(at(record, "error"), MAX_ITEM_TEXT)
+    if not passed and not note:
+        note = f"expected {_text(at(record, 'expected'), 200)}, found {_text(at(record, 'actual'), 200)}"
+    return Check(f"{side or '?'}: {name or '?'}" + (f": {asked}" if asked else ""), passed, note)
+
+
+_Text = Annotated[str, BeforeValidator(partial(_text, most=MAX_ITEM_TEXT))]
+_Flag = Annotated[bool | None, BeforeValidator(_bool)]
+_Number = Annotated[float | None, BeforeValidator(finite)]
+_Whole = Annotated[int | None, BeforeValidator(whole)]
+_Verdict = Annotated[bool | str | None, BeforeValidator(_verdict)]
+
+
+class Measured(BaseModel):
     """What `metrics.json` says. None or empty: not there or of another type. Durations in s; verdicts may be the text "N/A"."""
 
-    verdict: bool | str | None
-    task_verdict: bool | str | None
-    turns: int | None
+    model_config = ConfigDict(frozen=True)
+
+    verdict: _Verdict = Field(None, alias="is_successful")
+    task_verdict: _Verdict = Field(None, alias="is_task_successful")
+    turns: _Whole = Field(None, alias="total_turns")
     responses: int | None
-    stalled: bool
-    conversation: float | None
-    scenario: float | None
-    stop_reason: str
-    end_reason: str
-    end_policy: str
-    end_tool_called: bool | None
-    simulator_ended: bool | None
-    last_speaker: str
+    stalled: Annotated[bool, BeforeValidator(lambda value: value is True)] = Field(False, alias="insufficient_agent_turns")
+    conversation: _Number = Field(None, alias="duration_seconds")
+    scenario: _Number = Field(None, alias="scenario_duration")
+    stop_reason: _Text = ""
+    end_reason: _Text = Field("", alias="conversation_end_reason")
+    end_policy: _Text = Field("", alias="conversation_end_policy")
+    end_tool_called: _Flag = Field(None, alias="end_conversation_tool_called")
+    simulator_ended: _Flag = Field(None, alias="simulator_end_reported")
+    last_speaker: _Text = ""
     latency: LatencyFigures | None
     signals: tuple[Signal, ...]
-    judge_score: float | None
-    judge_passed: bool | None
-    predicates: tuple[Check, ...]
-    hash_expected: str
-    hash_actual: str
-    hash_match: bool | None
+    judge_score: _Number = None
+    judge_passed: _Flag = None
+    predicates: Annotated[tuple[Check, ...], BeforeValidator(lambda value: tuple(map(_predicate, _items(value))))] = Field(
+        (), alias="db_state_assertion_verdicts"
+    )
+    hash_expected: _Text = Field("", alias="db_state_expected_hash")
+    hash_actual: _Text = Field("", alias="db_state_actual_hash")
+    hash_match: _Flag = Field(None, alias="db_state_match")
     tokens: tuple[tuple[str, TokenCount], ...]
-    retries: int | None
-    retry_reasons: tuple[str, ...]
+    retries: _Whole = Field(None, alias="auto_retry_count")
+    retry_reasons: Annotated[tuple[_Text, ...], BeforeValidator(_items)] = Field((), alias="auto_retry_reasons")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +191,9 @@ def read_details(session: Path, scenario: str) -> Details:
         folder=folder,
         measured=_measured(metrics, folder, problems) if isinstance(metrics, Mapping) else None,
         judged=_judged(judged) if isinstance(judged, Mapping) else None,
-        threshold=_number(options.get("judge_threshold")),
+        threshold=finite(options.get("judge_threshold")),
         floor=whole(options.get("min_agent_turns")),
-        description=_text(_at(metadata, "description"), MAX_ITEM_TEXT),
+        description=_text(at(metadata, "description"), MAX_ITEM_TEXT),
         files=tuple(sorted(files)[:MAX_FILES]),
         left_off=max(0, len(files) - MAX_FILES),
         aside=_aside(session, scenario),
@@ -194,7 +239,7 @@ def _options(session: Path, problems: list[str]) -> Mapping[str, Any]:
         if not error.missing:
             problems.append(f"{path.name}: {error.reason}")
         return {}
-    found = _at(records[-1] if records else None, "parsed_args")
+    found = at(records[-1] if records else None, "parsed_args")
     return found if isinstance(found, Mapping) else {}
 
 
@@ -204,31 +249,14 @@ def _measured(metrics: Mapping[str, Any], folder: Path, problems: list[str]) -> 
     except BadMetrics as error:
         problems.append(f"{layout.METRICS}: {error}")
     usage = metrics.get("token_usage")
-    return Measured(
-        verdict=_verdict(metrics.get("is_successful")),
-        task_verdict=_verdict(metrics.get("is_task_successful")),
-        turns=whole(metrics.get("total_turns")),
-        responses=count_agent_responses(metrics, lambda: _context(folder)),
-        stalled=metrics.get("insufficient_agent_turns") is True,
-        conversation=_number(metrics.get("duration_seconds")),
-        scenario=_number(metrics.get("scenario_duration")),
-        stop_reason=_text(metrics.get("stop_reason"), MAX_ITEM_TEXT),
-        end_reason=_text(metrics.get("conversation_end_reason"), MAX_ITEM_TEXT),
-        end_policy=_text(metrics.get("conversation_end_policy"), MAX_ITEM_TEXT),
-        end_tool_called=_bool(metrics.get("end_conversation_tool_called")),
-        simulator_ended=_bool(metrics.get("simulator_end_reported")),
-        last_speaker=_text(metrics.get("last_speaker"), MAX_ITEM_TEXT),
-        latency=_latency(metrics),
-        signals=_signals(metrics),
-        judge_score=_number(metrics.get("judge_score")),
-        judge_passed=_bool(metrics.get("judge_passed")),
-        predicates=tuple(_predicate(each) for each in _items(metrics.get("db_state_assertion_verdicts"))),
-        hash_expected=_text(metrics.get("db_state_expected_hash"), MAX_ITEM_TEXT),
-        hash_actual=_text(metrics.get("db_state_actual_hash"), MAX_ITEM_TEXT),
-        hash_match=_bool(metrics.get("db_state_match")),
-        tokens=tuple((side, _tokens(_at(usage, side))) for side in ("agent", "user") if isinstance(_at(usage, side), Mapping)),
-        retries=whole(metrics.get("auto_retry_count")),
-        retry_reasons=tuple(_text(each, MAX_ITEM_TEXT) for each in _items(metrics.get("auto_retry_reasons"))),
+    return Measured.model_validate(
+        {
+            **metrics,
+            "responses": count_agent_responses(metrics, lambda: _context(folder)),
+            "latency": _latency(metrics),
+            "signals": _signals(metrics),
+            "tokens": [(side, token_count(at(usage, side))) for side in ("agent", "user") if isinstance(at(usage, side), Mapping)],
+        }
     )
 
 
@@ -244,55 +272,35 @@ def _latency(metrics: Mapping[str, Any]) -> LatencyFigures | None:
     stats: Any = metrics.get("latency_stats")
     if not isinstance(stats, Mapping):
         latencies = metrics.get("latencies")
-        values = [_number(_at(each, "latency_ms")) for each in (latencies if isinstance(latencies, list) else ())]
+        values = [finite(at(each, "latency_ms")) for each in (latencies if isinstance(latencies, list) else ())]
         stats = latency_stats([value for value in values if value is not None])
     if not (count := whole(stats.get("count"))):
         return None
-    return LatencyFigures(count, *(_number(stats.get(f"{name}_ms")) for name in ("mean", "p50", "p95", "min", "max")))
+    return LatencyFigures(count, *(finite(stats.get(f"{name}_ms")) for name in ("mean", "p50", "p95", "min", "max")))
 
 
 def _signals(metrics: Mapping[str, Any]) -> tuple[Signal, ...]:
     breakdown = metrics.get("success_breakdown")
     named = {
-        key: [_text(each, 100) for each in _items(_at(breakdown, key))]
-        for key in ("passed", "failed", "not_applicable", "excluded")
+        key: [_text(each, 100) for each in _items(at(breakdown, key))] for key in ("passed", "failed", "not_applicable", "excluded")
     }
     found = [Signal(name, True) for name in named["passed"]] + [Signal(name, False) for name in named["failed"]]
     found += [Signal(name, None) for name in named["not_applicable"]]
-    found += [Signal(name, _computed(metrics, name), excluded=True) for name in named["excluded"]]
-    return tuple(sorted(found, key=lambda each: _SIGNALS.index(each.name) if each.name in _SIGNALS else len(_SIGNALS)))
-
-
-def _computed(metrics: Mapping[str, Any], name: str) -> bool | None:
-    """A signal that is no part of the verdict has its outcome in a key of its own."""
-    if name in ("db_state_assertion", "nl_assertion"):
-        rate = _number(metrics.get(f"{name}_pass_rate"))
-        return rate == 1.0 if rate is not None else None
-    return _bool(metrics.get(name))
-
-
-def _predicate(record: Any) -> Check:
-    side, name = _text(_at(record, "side"), 40), _text(_at(record, "func_name"), 200)
-    asked = _text(_at(record, "message"), MAX_ITEM_TEXT)
-    passed = _at(record, "passed") is True
-    note = _text(_at(record, "error"), MAX_ITEM_TEXT)
-    if not passed and not note:
-        note = f"expected {_text(_at(record, 'expected'), 200)}, found {_text(_at(record, 'actual'), 200)}"
-    return Check(f"{side or '?'}: {name or '?'}" + (f": {asked}" if asked else ""), passed, note)
+    computed = saved_verdicts(metrics)
+    found += [Signal(name, computed.get(name), excluded=True) for name in named["excluded"]]
+    order = [*computed, *(each.name for each in found)]
+    return tuple(sorted(found, key=lambda each: order.index(each.name)))
 
 
 def _judged(result: Mapping[str, Any]) -> Judged:
-    reason = _text(result.get("reason"), MAX_TEXT)
-    pending = result.get("reason") == PENDING_REASON
+    judgement = judgement_of(result)
     return Judged(
-        score=_number(result.get("score")),
-        reason=reason,
-        pending=pending,
-        failed=not pending and reason.startswith("Error: "),
+        score=finite(result.get("score")),
+        reason=_text(result.get("reason"), MAX_TEXT),
+        pending=judgement.pending,
+        failed=judgement.failed,
         assertions=tuple(
-            Check(
-                _text(_at(each, "assertion"), MAX_ITEM_TEXT), _at(each, "passed") is True, _text(_at(each, "reason"), MAX_ITEM_TEXT)
-            )
+            Check(_text(at(each, "assertion"), MAX_ITEM_TEXT), at(each, "passed") is True, _text(at(each, "reason"), MAX_ITEM_TEXT))
             for each in _items(result.get("nl_assertion_verdicts"))
         ),
     )
@@ -329,43 +337,3 @@ def _aside(session: Path, scenario: str) -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(sorted(found)[-MAX_ASIDE:])
-
-
-def _at(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, Mapping) else None
-
-
-def _items(value: Any) -> list[Any]:
-    return value[:MAX_ITEMS] if isinstance(value, list) else []
-
-
-def _tokens(value: Any) -> TokenCount:
-    return TokenCount(*(max(whole(_at(value, key)) or 0, 0) for key in ("n_calls", "prompt", "completion")))
-
-
-def _bool(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-def _verdict(value: Any) -> bool | str | None:
-    return value if isinstance(value, bool) or value == "N/A" else None
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _text(value: Any, most: int) -> str:
-    """A text, or a plain value's; nothing for null and for what holds others."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str | int | float):
-        return ""
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -7,28 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from voiceeval_engine.session.files import json_safe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from voiceeval_engine.scenarios.catalog import Catalog
     from voiceeval_engine.session.aggregate import RunReport
-    from voiceeval_engine.session.metrics import TokenCount
-    from voiceeval_engine.session.report import Check, MeasuredRate, ReportedScenario, SessionReport
+    from voiceeval_engine.session.report import MeasuredRate, ReportedScenario, SessionReport
     from voiceeval_engine.session.resume import Classified
     from voiceeval_tui.starting import Finding
 
 Document = dict[str, Any]
-
-
-class Listed(Protocol):
-    """What the lists need of a catalog."""
-
-    def names(self, domain: str | None = None) -> Sequence[str]: ...
-    def domains(self) -> Mapping[str, int]: ...
-    def is_embedded(self, name: str) -> bool: ...
 
 
 def render(document: Document) -> str:
@@ -36,7 +29,7 @@ def render(document: Document) -> str:
     return json.dumps(json_safe(document), indent=2, allow_nan=False) + "\n"
 
 
-def scenario_list(catalog: Listed) -> Document:
+def scenario_list(catalog: Catalog) -> Document:
     """`--list`: `{"scenarios": [{"name", "domain" (null without one), "embedded"}]}`, by name."""
     return {"scenarios": [
         {"name": name, "domain": name.split("__", 1)[0] if "__" in name else None, "embedded": catalog.is_embedded(name)}
@@ -44,7 +37,7 @@ def scenario_list(catalog: Listed) -> Document:
     ]}  # fmt: skip
 
 
-def domain_list(catalog: Listed) -> Document:
+def domain_list(catalog: Catalog) -> Document:
     """`--list-domains`: `{"domains": [{"name", "scenarios" (how many), "embedded"}], "legacy_scenarios": [name without a domain]}`."""
     return {
         "domains": [
@@ -169,14 +162,10 @@ def _latency(stats: Mapping[str, float] | None) -> Document | None:
 
 def _tokens(run: RunReport) -> Document:
     return {
-        "agent": _side(run.agent_tokens),
-        "user": _side(run.user_tokens),
+        "agent": asdict(run.agent_tokens) | {"total": run.agent_tokens.total},
+        "user": asdict(run.user_tokens) | {"total": run.user_tokens.total},
         "total": run.agent_tokens.total + run.user_tokens.total,
     }
-
-
-def _side(count: TokenCount) -> Document:
-    return {"n_calls": count.n_calls, "prompt": count.prompt, "completion": count.completion, "total": count.total}
 
 
 def _failure(scenario: ReportedScenario) -> Document:
@@ -209,8 +198,8 @@ def _scenario(scenario: ReportedScenario) -> Document:
         "latency_ms": _latency(scenario.latency),
         "tokens": metrics.agent_tokens.total + metrics.user_tokens.total if metrics else None,
         "judge": _judge(scenario),
-        "assertions": [_check(each) for each in scenario.assertions],
-        "predicates": [_check(each) for each in scenario.predicates],
+        "assertions": [asdict(each) for each in scenario.assertions],
+        "predicates": [asdict(each) for each in scenario.predicates],
         "auto_retry_count": scenario.retries,
         "auto_retry_reasons": list(scenario.retry_reasons),
         "moved_aside": list(scenario.moved_aside),
@@ -227,7 +216,3 @@ def _judge(scenario: ReportedScenario) -> Document | None:
         return None
     reason = scenario.judge_reason or None
     return {"score": metrics.judge_score, "passed": metrics.judge_passed, "failed": scenario.judge_failed, "reason": reason}
-
-
-def _check(check: Check) -> Document:
-    return {"what": check.what, "passed": check.passed, "reason": check.reason}

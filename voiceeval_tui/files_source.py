@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from voiceeval_engine.live import events
 from voiceeval_engine.live.events import Event
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile
+from voiceeval_engine.session.files import UnreadableFile, changed_at
 from voiceeval_engine.session.metrics import BadMetrics
-from voiceeval_engine.session.run_args import read_invocations
+from voiceeval_engine.session.run_args import DEFAULT_FLOOR, floor_of, invocations, newest_options, recorded_names
 from voiceeval_engine.session.transcripts import local_time
 from voiceeval_tui.session_files import parse_log_line, read_scored, read_transcript
 from voiceeval_tui.source import BUDGET_SECONDS, Batch, JournalSource
@@ -44,7 +44,7 @@ class _Invocation:
     started: float | None = None
     pairs: tuple[tuple[str, str], ...] = ()
     inactivity_timeout: float = 120.0
-    min_agent_turns: int = 2
+    min_agent_turns: int = DEFAULT_FLOOR
 
 
 @dataclass
@@ -113,7 +113,7 @@ class FilesSource:
 
     def _begin(self, folders: dict[str, os.DirEntry[str]]) -> bool:
         """Find out the queue; returns whether the run is another one than the one that was told."""
-        changed = _changed(self.session / layout.RUN_ARGS)
+        changed = changed_at(self.session / layout.RUN_ARGS)
         if changed != self._args_changed or self._names is None:
             self._args_changed, self._invocation = changed, _newest_invocation(self.session)
         present = sorted(name for name in folders if layout.is_folder_name(name) and _is_scenario(self.session / name))
@@ -134,7 +134,7 @@ class FilesSource:
 
     def _tell(self, name: str, entry: os.DirEntry[str] | None, discarded: list[str]) -> Iterator[Event]:
         known, folder = self._known[name], self.session / name
-        moment = _changed(folder) / 1e9
+        moment = changed_at(folder) / 1e9
         for moved_to in discarded[known.discards :] if known.stage != "scored" else ():
             if known.stage == "queued":
                 known.attempt += 1
@@ -149,7 +149,7 @@ class FilesSource:
                 )
                 self._known[name] = _Known(known.number, attempt=known.attempt, discards=known.discards)
             return
-        metrics, judged = _changed(folder / layout.METRICS), _changed(folder / layout.JUDGE_RESULT)
+        metrics, judged = changed_at(folder / layout.METRICS), changed_at(folder / layout.JUDGE_RESULT)
         if metrics:
             if (metrics, judged) != (known.metrics, known.judged):
                 yield from self._tell_score(name, known, metrics, judged)
@@ -157,7 +157,7 @@ class FilesSource:
         if known.stage != "running":
             known.stage, known.attempt, known.turns, known.log = "running", known.attempt + 1, 0, 0
             yield self._started(name, known.attempt, moment)
-            if _changed(folder / layout.BRIDGE_LOG):
+            if changed_at(folder / layout.BRIDGE_LOG):
                 yield events.ConversationStarted(scenario=name, attempt=known.attempt, time=moment)
         yield from self._tell_turns(name, known)
 
@@ -182,7 +182,7 @@ class FilesSource:
 
     def _tell_turns(self, name: str, known: _Known) -> Iterator[Event]:
         """Turns of a conversation that goes on, where its log grows with it."""
-        changed = _changed(self.session / name / layout.CONVERSATION_LOG)
+        changed = changed_at(self.session / name / layout.CONVERSATION_LOG)
         if not changed or changed == known.log:
             return
         known.log = changed
@@ -196,7 +196,7 @@ class FilesSource:
         known.turns = max(known.turns, len(lines))
 
     def _tell_end(self) -> Iterator[Event]:
-        summary = _changed(self.session / layout.ALL_SUMMARY)
+        summary = changed_at(self.session / layout.ALL_SUMMARY)
         if not summary or summary < self._args_changed or summary == self._ended:
             return
         self._ended = summary
@@ -230,25 +230,19 @@ class FilesSource:
 
 
 def _newest_invocation(session: Path) -> _Invocation:
-    try:
-        record: Any = read_invocations(session)[-1]
-    except (UnreadableFile, IndexError):
+    records = invocations(session)
+    if not records:
         return _Invocation()
-    if not isinstance(record, dict):
-        return _Invocation()
-    args = record.get("parsed_args")
-    args = args if isinstance(args, dict) else record
-    names = record.get("resolved_scenario_names")
+    record = records[-1]
+    args = newest_options(records) or record
     urls = (args.get("agent_url"), args.get("user_url"))
-    timeout, floor = args.get("inactivity_timeout"), args.get("min_agent_turns")
+    timeout = args.get("inactivity_timeout")
     return _Invocation(
-        names=tuple(name for name in names if isinstance(name, str) and layout.is_folder_name(name))
-        if isinstance(names, list)
-        else (),
+        names=recorded_names(record),
         started=local_time(str(record.get("started_at"))),
         pairs=((str(urls[0]), str(urls[1])),) if all(isinstance(url, str) for url in urls) else (),
         inactivity_timeout=float(timeout) if isinstance(timeout, int | float) else 120.0,
-        min_agent_turns=floor if isinstance(floor, int) else 2,
+        min_agent_turns=floor_of(args),
     )
 
 
@@ -265,11 +259,3 @@ def _discarded(folders: Iterable[str]) -> dict[str, list[str]]:
         if match := _RETRY_FOLDER.fullmatch(folder):
             found.setdefault(match["scenario"], []).append((int(match["number"]), folder))
     return {scenario: [folder for _, folder in sorted(numbered)] for scenario, numbered in found.items()}
-
-
-def _changed(path: Path) -> int:
-    """When a file was last written, ns since the epoch; 0 where there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0

@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, read_json
-from voiceeval_engine.session.invocations import invocations, recorded_names
+from voiceeval_engine.session.files import changed_at, read_json_if_any
 from voiceeval_engine.session.lock import holder
+from voiceeval_engine.session.run_args import invocations, newest_options, recorded_names
 from voiceeval_tui.sessions import session_timestamp
 
 State = Literal["running", "finished", "stopped"]
@@ -97,7 +97,7 @@ class Listing:
     def _one(self, path: Path, before: _Known | None) -> _Known:
         held = holder(path) is not None
         files = (layout.RUN_ARGS, layout.EVALUATION_LOG, layout.ALL_SUMMARY, layout.LOCK, layout.JOURNAL)
-        stamp = (held, _changed(path), *(_changed(path / name) for name in files))
+        stamp = (held, changed_at(path), *(changed_at(path / name) for name in files))
         if before is not None and stamp == before.stamp:
             return before
         try:
@@ -136,12 +136,11 @@ def used_by(output_dir: Path, options: RunOptions) -> Found | None:
 def _read(path: Path, *, held: bool) -> Found:
     records = invocations(path)
     newest = records[-1] if records else {}
-    given = newest.get("parsed_args")
-    parsed: dict[str, Any] = given if isinstance(given, dict) else {}
+    parsed = newest_options(records)
     names = recorded_names(newest)
     results = [name for name, _ in _results(path)]
     total = len({*names, *results})
-    summary, args = _changed(path / layout.ALL_SUMMARY), _changed(path / layout.RUN_ARGS)
+    summary, args = changed_at(path / layout.ALL_SUMMARY), changed_at(path / layout.RUN_ARGS)
     complete = bool(summary) and summary >= args and len(results) >= total
     return Found(
         path,
@@ -150,7 +149,7 @@ def _read(path: Path, *, held: bool) -> Found:
         done=len(results),
         total=total,
         state="running" if held else "finished" if complete and total else "stopped",
-        foreign=not (_changed(path / layout.LOCK) or _changed(path / layout.JOURNAL)),
+        foreign=not (changed_at(path / layout.LOCK) or changed_at(path / layout.JOURNAL)),
         demo=parsed.get("demo") is True,
         urls=tuple(_urls(parsed)),
         trouble="" if records or results else "no record and no result in it",
@@ -161,7 +160,7 @@ def _results(session: Path) -> Iterator[tuple[str, int]]:
     """The scenarios with a result, and when it was written, ns."""
     with os.scandir(session) as entries:
         for entry in entries:
-            if not layout.is_killed(entry.name) and (changed := _changed(f"{entry.path}/{layout.METRICS}")):
+            if not layout.is_killed(entry.name) and (changed := changed_at(f"{entry.path}/{layout.METRICS}")):
                 yield entry.name, changed
 
 
@@ -170,10 +169,7 @@ def _verdict(folder: Path) -> bool | None:
     tail = _end(folder / layout.METRICS)
     found = _SUCCESSFUL.findall(tail)
     if not found:
-        try:
-            metrics = read_json(folder / layout.METRICS)
-        except UnreadableFile:
-            return None
+        metrics = read_json_if_any(folder / layout.METRICS)
         value = metrics.get("is_successful") if isinstance(metrics, dict) else None
         return value if isinstance(value, bool) else None
     if found[-1] not in (b"true", b"false"):
@@ -225,11 +221,3 @@ def _moment(name: str) -> datetime | None:
         return datetime.strptime(name.removeprefix(layout.SESSION_PREFIX), layout.TIMESTAMP_FORMAT)
     except ValueError:
         return None
-
-
-def _changed(path: Path | str) -> int:
-    """When a file was last written, ns since the epoch; 0 where there is none."""
-    try:
-        return os.stat(path).st_mtime_ns  # noqa: PTH116 - hundreds of sessions at a look have no time for Path
-    except (OSError, ValueError):
-        return 0

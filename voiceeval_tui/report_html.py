@@ -9,19 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from voiceeval_engine import __version__
-from voiceeval_engine.session.report import Check, MeasuredRate, ReportedScenario, SessionReport, Started
+from voiceeval_engine.session.report import RATES, Check, MeasuredRate, ReportedScenario, SessionReport, Started
 from voiceeval_tui.figures import counted, duration, milliseconds
 from voiceeval_tui.markup import Html, joined, tag
 from voiceeval_tui.report_charts import latency_histogram, rate_bar
 from voiceeval_tui.report_look import SCRIPT, STYLE, policy
 
-_BLOCKS = {
-    "success": "Success",
-    "task_success": "Task success (clean exit aside)",
-    "db_state_match": "Database",
-    "nl_assertion": "Assertions",
-    "db_state_assertion": "Database predicates",
-}
 _COLUMNS = (
     ("Scenario", False), ("Verdict", False), ("Failed signals", False), ("Turns", True), ("Duration", True), ("P50", True), ("P95", True),
     ("Judge", True), ("Retries", True), ("Tokens", True), ("Ended by", False),
@@ -82,7 +75,7 @@ def _rates(report: SessionReport) -> Iterator[Html]:
         )
     for key, rates in report.domains:
         if len(rates) > 1:
-            yield tag("h3", f"{_BLOCKS[key]} by domain")
+            yield tag("h3", f"{RATES[key][0]} by domain")
             yield _bars(rates)
 
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from voiceeval_engine.run.options import OptionError, RunOptions
-from voiceeval_engine.session.invocations import Selection, first_selection, invocations
 from voiceeval_engine.session.lock import holder, last_holder
 from voiceeval_engine.session.resume import Classified, classify, scenario_names, soft_check
-from voiceeval_engine.session.run_args import REDACTED
+from voiceeval_engine.session.run_args import REDACTED, Selection, first_selection, invocations
 from voiceeval_tui.sessions import session_timestamp
 from voiceeval_tui.starting import wants_key
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,11 @@ from voiceeval_engine.live import events
 from voiceeval_engine.live.events import Side
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json
-from voiceeval_engine.session.metrics import PENDING_REASON, parse_metrics, passes, whole
+from voiceeval_engine.session.results import event_fields, judgement_of, read_result
 from voiceeval_engine.session.transcripts import local_time, read_log, turns_of
 from voiceeval_tui.transcript import Line, Speech, Transcript
 
 _LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \| \S* \| \[(DEBUG|INFO|WARNING|ERROR)\]: (.*)")
-_JUDGE_ERROR = "Error: "
 
 
 def read_transcript(session: Path, scenario: str) -> Transcript | None:
@@ -36,37 +34,8 @@ def read_transcript(session: Path, scenario: str) -> Transcript | None:
 
 def read_scored(session: Path, scenario: str, attempt: int, time: float) -> events.ScenarioScored:
     """A scenario's `metrics.json` as the event that the engine would have sent. Raises UnreadableFile and BadMetrics."""
-    folder = layout.scenario_dir(session, scenario)
-    metrics = read_json(folder / layout.METRICS)
-    parsed = parse_metrics(metrics)
-    try:
-        found = read_json(folder / layout.JUDGE_RESULT)
-    except UnreadableFile:
-        found = None
-    judged: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
-    pending = judged.get("reason") == PENDING_REASON
-    assertions = passes(judged.get("nl_assertion_verdicts"))
-    return events.ScenarioScored(
-        scenario=scenario,
-        attempt=attempt,
-        time=time,
-        verdict=None if pending else parsed.is_successful,
-        task_verdict=None if pending else parsed.is_task_successful,
-        failed_signals=[events.clip(name) for name in parsed.failed_signals],
-        signals=_signals(metrics),
-        stalled=parsed.stalled,
-        stop_reason=events.clip(parsed.stop_reason or ""),
-        turns=parsed.total_turns,
-        latencies=[record.latency_ms for record in parsed.latencies],
-        tokens=parsed.agent_tokens.total + parsed.user_tokens.total,
-        retries=whole(metrics.get("auto_retry_count")) or 0,
-        duration=parsed.scenario_duration,
-        pending=pending,
-        judge_score=None if pending else parsed.judge_score,
-        judge_failed=not pending and str(judged.get("reason")).startswith(_JUDGE_ERROR),
-        predicates=(sum(parsed.assertions), len(parsed.assertions)),
-        assertions=(sum(assertions), len(assertions)),
-    )
+    metrics, judged = read_result(layout.scenario_dir(session, scenario))
+    return events.ScenarioScored(scenario=scenario, attempt=attempt, time=time, **event_fields(metrics, judgement_of(judged)))
 
 
 def parse_log_line(line: str) -> events.Logged | None:
@@ -128,11 +97,3 @@ def _from_metrics(path: Path) -> Transcript | None:
 
 def _side(role: str) -> Side:
     return "agent" if role == "agent" else "user"
-
-
-def _signals(metrics: Mapping[str, Any]) -> dict[str, bool]:
-    found = {name: metrics.get(name) for name in ("is_action_match", "db_state_match", "judge_passed", "clean_exit")}
-    for name in ("db_state_assertion", "nl_assertion"):
-        rate = metrics.get(f"{name}_pass_rate")
-        found[name] = rate >= 1.0 if isinstance(rate, int | float) and not isinstance(rate, bool) else None
-    return {name: value for name, value in found.items() if isinstance(value, bool)}

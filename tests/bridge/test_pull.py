@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voiceeval_engine.bridge.pull import Pulled, context_of, pull, read_context, read_summary, summary_of
+from voiceeval_engine.bridge.pull import Pulled, context_of, pull, read_heavy, summary_of
 from voiceeval_engine.offload import Offload
 from voiceeval_engine.wire.link import HeavyReply, RequestFailed
 
@@ -98,14 +98,14 @@ async def test_a_very_large_answer_is_read_in_the_worker(offload: Offload) -> No
     "text", ["", "no json", "[" * 300_000, "[]", "{}", '{"data": 5}', '{"data": {}}', '{"data": {"error": "x"}}', "null"]
 )
 def test_a_large_message_that_is_no_answer_gives_nothing(text: str) -> None:
-    assert read_context(text) is None
-    assert read_summary(text) is None
+    assert read_heavy(context_of, text) is None
+    assert read_heavy(summary_of, text) is None
 
 
 @pytest.mark.parametrize("depth", [100, 600, 900, 960, 980, 990])
 def test_a_database_of_any_depth_is_kept_or_left_out(depth: int) -> None:
     text = '{"data":{"d":{"db":{"a":' + "[" * depth + "]" * depth + "}}}}"
-    found = read_summary(text)
+    found = read_heavy(summary_of, text)
     assert found is None or found[2] is None or found[2].count("[") == depth
 
 
@@ -114,5 +114,5 @@ def test_a_database_of_any_depth_is_kept_or_left_out(depth: int) -> None:
 def test_reading_never_raises(result: Any) -> None:
     context_of(result)
     summary_of(result)
-    read_context(json.dumps(result))
-    read_summary(json.dumps({"data": {"d": result}}))
+    read_heavy(context_of, json.dumps(result))
+    read_heavy(summary_of, json.dumps({"data": {"d": result}}))

@@ -1,28 +1,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import attempts
 import pytest
 
 from voiceeval_engine.bridge.setup import Pair, SetupFailed, send_deltas, set_up
 from voiceeval_engine.bridge.sync import Shadow
 from voiceeval_engine.domains.registry import Domain
-from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.wire import rtvi
 from voiceeval_engine.wire.frames import encode_message
 from voiceeval_engine.wire.link import BotLink
 
 FINE = {"success": True, "errors": []}
-SCENARIO = Scenario(
-    name="s",
+SCENARIO = replace(
+    attempts.SCENARIO,
     domain="cafe",
-    description="",
-    max_duration=60.0,
     user_prompt="You want coffee.",
     agent_prompt="You sell coffee.",
-    success_signals=(),
-    user_tools={},
     agent_tools={"order": {"x": 1}},
     user_state={"db": {"u": 1}},
     agent_state={"db": {"a": 1}},

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from attempts import SCENARIO
 
 from voiceeval_engine.bridge.sync import Shadow
 from voiceeval_engine.domains.phone_support import DOMAIN
@@ -15,16 +16,9 @@ NUMBER = "555-1"
 
 
 def scenario(domain: str = "phone_support", **changes: Any) -> Scenario:
-    made = Scenario(
-        name="s",
+    made = replace(
+        SCENARIO,
         domain=domain,
-        description="",
-        max_duration=60.0,
-        user_prompt="",
-        agent_prompt="",
-        success_signals=(),
-        user_tools={},
-        agent_tools={},
         user_state={
             "db": {
                 "phone": {"number": NUMBER, "airplane_mode": False, "sim": "ready", "roaming": False},

@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 from bot_farm import serving
-from hostile_bots import HostileBot, Refusal, Stage
+from hostile_bots import HostileBot, Refusal, says_goodbye
 from judges import WatchedJudge
 
 from voiceeval_tui.cli import main
@@ -25,11 +25,6 @@ COMMAND = [
     "--scenario-dir", PACK, "--scenarios", "short__order", "--output-dir", "out", "--pause", "0", "--min-agent-turns", "0",
     "--max-auto-retries", "0",
 ]  # fmt: skip
-
-
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
 
 
 def _environment(**more: str) -> dict[str, str]:
@@ -102,7 +97,7 @@ def test_the_judges_key_in_the_urls_of_a_run_with_a_result_stands_nowhere(tmp_pa
     if dotenv:
         (tmp_path / ".env").write_text(dotenv)
     query = f"?token={KEY}"
-    agent, user = HostileBot(_says_goodbye), HostileBot()
+    agent, user = HostileBot(says_goodbye), HostileBot()
     with serving(agent, user), WatchedJudge(refuses=refuses) as judge:
         done = _run(
             *COMMAND, "--pair", f"{agent.url}/{query},{user.url}/{query}", "--judge-url", judge.url + query, *given,
@@ -143,7 +138,7 @@ def bots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
     """The command with bots that work."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("JUDGE_API_KEY", raising=False)
-    agent, user = HostileBot(_says_goodbye), HostileBot()
+    agent, user = HostileBot(says_goodbye), HostileBot()
     with serving(agent, user):
         yield [*COMMAND, "--agent-url", agent.url, "--user-url", user.url]
 

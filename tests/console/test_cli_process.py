@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from bot_farm import serving
-from hostile_bots import HostileBot, Stage
+from hostile_bots import HostileBot, Stage, says_goodbye
 
 SCRIPT = str(Path(sys.executable).with_name("voiceeval-tui"))
 PACK = str(Path(__file__).parent.parent / "data" / "short_pack")
@@ -24,11 +24,6 @@ PATIENCE = 60.0
 
 async def _talks_on(stage: Stage) -> None:
     await stage.speak("Hello.")
-
-
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version", "--list", "--list-domains", "--duration=nan"])
@@ -161,7 +156,7 @@ def test_an_ignored_hang_up_stays_ignored(endless: list[str], tmp_path: Path, st
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path, start: Start) -> None:
-    agent, user = HostileBot(_says_goodbye), HostileBot()
+    agent, user = HostileBot(says_goodbye), HostileBot()
     with serving(agent, user):
         process = start(
             [

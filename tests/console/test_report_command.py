@@ -19,7 +19,7 @@ from outputs import metrics, put_record, put_result
 from sessions import scored, started
 
 from voiceeval_engine.live import events
-from voiceeval_engine.session.evidence import ConversationLog, LogSegment, write_conversation_log
+from voiceeval_engine.session.evidence import LogSegment, write_conversation_log
 from voiceeval_engine.session.report import read_report
 from voiceeval_tui.cli import main
 from voiceeval_tui.report import why_not_run
@@ -78,7 +78,7 @@ def hostile_session(folder: Path) -> Path:
     for number, attack in enumerate(ATTACKS[:3]):
         put_result(session, f"{attack.replace('/', '')}__{number}")
     turns = tuple(LogSegment(float(number), number + 0.5, "agent", each, 100.0) for number, each in enumerate(ATTACKS))
-    write_conversation_log(session / "d__a", ConversationLog("2026-06-18T07:23:25", "2026-06-18T07:24:25", text, turns))
+    write_conversation_log(session / "d__a", turns, "2026-06-18T07:23:25", "2026-06-18T07:24:25", text)
     return session
 
 

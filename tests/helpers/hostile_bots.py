@@ -99,6 +99,12 @@ class Stage:
         self.socket.transport.abort()
 
 
+async def says_goodbye(stage: Stage) -> None:
+    """The shortest conversation that ends well."""
+    await stage.speak("Goodbye.")
+    await stage.exit()
+
+
 Act = Callable[[Stage], Awaitable[None]]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bot_farm import serving
 from engine_run import Ran, run_engine, scenario
-from hostile_bots import LOUD, HostileBot, Stage
+from hostile_bots import LOUD, HostileBot, Stage, says_goodbye
 
 from voiceeval_engine.bots.server import BotPair
 from voiceeval_engine.live import events
@@ -37,11 +37,6 @@ async def _interrupt(stage: Stage, told: Sequence[str]) -> None:
             await stage.event("bot-interrupted")
 
 
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
-
-
 @pytest.mark.parametrize("told", [(FRAME, MESSAGE), (MESSAGE, FRAME), (FRAME,), (MESSAGE,), (FRAME, FRAME, MESSAGE)], ids="+".join)
 @pytest.mark.parametrize(("side", "speaking"), [("agent", True), ("agent", False), ("user", True)])
 def test_an_interruption_is_one_event_however_it_is_told_and_none_where_nothing_was_said(
@@ -51,7 +46,7 @@ def test_an_interruption_is_one_event_however_it_is_told_and_none_where_nothing_
         if speaking:
             await _begin_to_speak(stage)
         await _interrupt(stage, told)
-        await _says_goodbye(stage)
+        await says_goodbye(stage)
 
     agent, user = HostileBot(interrupts if side == "agent" else None), HostileBot(interrupts if side == "user" else None)
     with serving(agent, user):
@@ -65,7 +60,7 @@ def test_two_interruptions_are_two_events(tmp_path: Path) -> None:
             await _begin_to_speak(stage)
             await _interrupt(stage, (FRAME, MESSAGE))
             await asyncio.sleep(FAR_APART)
-        await _says_goodbye(stage)
+        await says_goodbye(stage)
 
     agent, user = HostileBot(interrupts), HostileBot()
     with serving(agent, user):
@@ -81,7 +76,7 @@ def test_both_bots_may_be_interrupted_at_once(tmp_path: Path) -> None:
     async def interrupts_and_goes(stage: Stage) -> None:
         await interrupts(stage)
         await asyncio.sleep(FAR_APART)
-        await _says_goodbye(stage)
+        await says_goodbye(stage)
 
     agent, user = HostileBot(interrupts_and_goes), HostileBot(interrupts)
     with serving(agent, user):
@@ -106,7 +101,7 @@ def test_a_tool_call_of_any_server_is_one_event_and_one_more_where_it_was_applie
             await stage.event("llm-function-call-stopped", {**about, "result": {}, "cancelled": False})
             action = {"id": str(number), "name": name, "arguments": {}}
             await stage.event("server-message", {"type": "action-applied", "action": action})
-        await _says_goodbye(stage)
+        await says_goodbye(stage)
 
     agent, user = HostileBot(acts), HostileBot()
     with serving(agent, user):

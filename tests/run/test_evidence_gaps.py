@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from bot_farm import serving
 from engine_run import run_engine, scenario
-from hostile_bots import HostileBot, Refusal, Stage
+from hostile_bots import HostileBot, Refusal, says_goodbye
 from judges import WatchedJudge
 
 from voiceeval_engine.live import events
@@ -24,11 +24,6 @@ GOOD: dict[str, Any] = {
     "is_successful": True, "is_task_successful": True, "clean_exit": True, "judge_score": 1.0, "judge_passed": True,
     "is_action_match": True, "db_state_match": True, "success_breakdown": {"passed": ["clean_exit"], "failed": []},
 }  # fmt: skip
-
-
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
 
 
 def _bytes(raw: bytes) -> Callable[[Path], Any]:
@@ -89,7 +84,7 @@ def test_a_result_that_breaks_during_the_run_is_told_at_its_end(tmp_path: Path) 
         if isinstance(event, events.ScenarioScored) and event.scenario == "s__bad":
             (runner.session / "s__bad" / "metrics.json").write_text("{")
 
-    agent, user = HostileBot(_says_goodbye), HostileBot()
+    agent, user = HostileBot(says_goodbye), HostileBot()
     with serving(agent, user):
         ran = run_engine(tmp_path, [(agent, user)], {name: scenario(name) for name in ("s__bad", "s__good")}, watch=watch, **BRIEF)
     summary = (ran.session / "all_summary.txt").read_text()
@@ -117,7 +112,7 @@ NO_CONTEXT: dict[str, Any] = {
 
 def _telling_nothing(summary: Any, context: Any) -> tuple[HostileBot, HostileBot]:
     replies = {"get_scenario_summary": summary, "get_context_history": context}
-    return HostileBot(_says_goodbye, replies), HostileBot(None, replies)
+    return HostileBot(says_goodbye, replies), HostileBot(None, replies)
 
 
 @pytest.mark.parametrize(

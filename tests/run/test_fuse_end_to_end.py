@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from bot_farm import serving
 from engine_run import Ran, run_engine, scenario
-from hostile_bots import Act, HostileBot, Refusal, Stage
+from hostile_bots import Act, HostileBot, Refusal, Stage, says_goodbye
 from judges import WatchedJudge
 from switched_bots import SwitchedBot
 
@@ -40,11 +40,6 @@ def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link.BotLink.open, "__defaults__", ((), 0.016))
 
 
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
-
-
 def _mute_once() -> Act:
     """In its first conversation it says nothing."""
     met: list[Stage] = []
@@ -52,7 +47,7 @@ def _mute_once() -> Act:
     async def act(stage: Stage) -> None:
         met.append(stage)
         if len(met) > 1:
-            await _says_goodbye(stage)
+            await says_goodbye(stage)
 
     return act
 
@@ -101,7 +96,7 @@ def _assert_consistent(ran: Ran, names: list[str]) -> None:
 
 def test_what_a_pair_dead_from_the_start_cost_is_done_by_the_other(tmp_path: Path) -> None:
     scenarios = _scenarios(6)
-    good = HostileBot(_says_goodbye), HostileBot()
+    good = HostileBot(says_goodbye), HostileBot()
     with serving(*good):
         ran = run_engine(tmp_path, [NOBODY, good], scenarios, max_auto_retries=1)
     assert ran.complete
@@ -124,7 +119,7 @@ def test_few_scenarios_are_not_lost_to_many_dead_pairs(tmp_path: Path) -> None:
     async def takes_its_time(stage: Stage) -> None:
         await stage.speak("One moment.")
         await asyncio.sleep(0.3)
-        await _says_goodbye(stage)
+        await says_goodbye(stage)
 
     scenarios = _scenarios(3)
     good = HostileBot(takes_its_time), HostileBot()
@@ -137,7 +132,7 @@ def test_few_scenarios_are_not_lost_to_many_dead_pairs(tmp_path: Path) -> None:
 
 def test_a_lone_pair_that_dies_and_comes_back_does_all(tmp_path: Path) -> None:
     scenarios = _scenarios(5)
-    bots = SwitchedBot(_says_goodbye), SwitchedBot()
+    bots = SwitchedBot(says_goodbye), SwitchedBot()
 
     def watch(runner: Runner, event: events.Event) -> None:
         if isinstance(event, events.AttemptStarted) and event.number == 2 and event.attempt == 1:
@@ -167,7 +162,7 @@ def test_when_nobody_answers_the_run_ends_after_its_wait_and_a_resume_completes_
     assert (end.complete, end.reason) == (False, "no pair of bots has answered for 1 s")
     assert preview(ran.session, 1) == []
     assert {classify(ran.session, name, 1).state for name in scenarios} <= {"fresh", "in-flight"}
-    good = HostileBot(_says_goodbye), HostileBot()
+    good = HostileBot(says_goodbye), HostileBot()
     with serving(*good):
         again = run_engine(tmp_path, [good], scenarios, resume=ran.session.name.removeprefix(layout.SESSION_PREFIX))
     assert again.complete
@@ -180,7 +175,7 @@ def test_bots_that_say_nothing_for_a_while_cost_no_scenario(tmp_path: Path) -> N
 
     async def act(stage: Stage) -> None:
         if not silent:
-            await _says_goodbye(stage)
+            await says_goodbye(stage)
 
     def watch(runner: Runner, event: events.Event) -> None:
         if isinstance(event, events.AttemptDiscarded) and len(_discarded) < 5:
@@ -238,7 +233,7 @@ def test_the_verdict_of_a_result_that_is_given_back_never_lands_in_the_new_one(t
 
     async def act(stage: Stage) -> None:
         if not silent:
-            await _says_goodbye(stage)
+            await says_goodbye(stage)
 
     def watch(runner: Runner, event: events.Event) -> None:
         if isinstance(event, events.PairOut):

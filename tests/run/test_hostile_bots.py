@@ -258,7 +258,7 @@ SURVIVED = [
     Row(
         "summary_no_object",
         agent={"get_scenario_summary": [7]},
-        words="agent bot: its answer to get_scenario_summary is no summary",
+        words="agent bot: no summary in its answer to get_scenario_summary",
     ),
     Row("summary_wrong", agent=_summary(actions="x", db_hash=7, db=[]), fields=DB_FIELDS),
     Row("summary_evil", agent=_summary(actions=[7, None, {"name": EVIL, EVIL: float("1e308")}], db_hash=EVIL)),

@@ -21,8 +21,7 @@ from voiceeval_engine.run.judging import Judged, JudgeDesk, JudgeRules, apply_ve
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.scoring.judge import Judge, JudgeSettings
 from voiceeval_engine.scoring.judge_input import SYSTEM_PROMPT, InputOptions
-from voiceeval_engine.scoring.rescore import rescore
-from voiceeval_engine.scoring.score import JudgeScore
+from voiceeval_engine.scoring.rescore import JudgeScore, rescore
 from voiceeval_engine.scoring.verdict import Verdict, failed_verdict, read_reply
 from voiceeval_engine.session.aggregate import RunAggregate
 from voiceeval_engine.session.files import UnreadableFile, read_json, write_json

@@ -19,11 +19,10 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.rejudge import Rejudged, RejudgeError, rejudge
 from voiceeval_engine.scoring.judge import Judge
 from voiceeval_engine.session.files import read_json, write_json
-from voiceeval_engine.session.invocations import first_selection
 from voiceeval_engine.session.lock import SessionLock
 from voiceeval_engine.session.metrics import PENDING, PENDING_REASON
 from voiceeval_engine.session.resume import classify, soft_check
-from voiceeval_engine.session.run_args import Invocation, append_invocation, read_invocations
+from voiceeval_engine.session.run_args import Invocation, append_invocation, first_selection, read_invocations
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference_session" / "eval_20260101_000000"
 KEY = "sk-s3cret-key"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from bot_farm import serving
 from engine_run import Ran, run_engine, scenario
-from hostile_bots import HostileBot, Stage
+from hostile_bots import HostileBot, says_goodbye
 from judges import WatchedJudge
 
 from voiceeval_engine.live import events
@@ -27,10 +27,9 @@ from voiceeval_engine.run.resuming import ResumeError, find_session, prepare
 from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import read_json, write_json
-from voiceeval_engine.session.invocations import Selection, first_selection
 from voiceeval_engine.session.lock import SessionHeld
 from voiceeval_engine.session.metrics import PENDING, PENDING_REASON
-from voiceeval_engine.session.run_args import read_invocations
+from voiceeval_engine.session.run_args import Selection, first_selection, read_invocations
 
 NAMES = ["s__c", "s__a", "s__b"]
 AGGREGATES = ("all_metrics.json", "all_latencies.csv", "all_summary.txt")
@@ -38,14 +37,9 @@ WORKS = {"total_turns": 3, "token_usage": {"agent": {"n_calls": 3}}, "stop_reaso
 Pairs = list[tuple[HostileBot, HostileBot]]
 
 
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
-
-
 @pytest.fixture
 def pairs() -> Iterator[Pairs]:
-    made = [(HostileBot(_says_goodbye), HostileBot()) for _ in range(4)]
+    made = [(HostileBot(says_goodbye), HostileBot()) for _ in range(4)]
     with serving(*(bot for pair in made for bot in pair)):
         yield made
 

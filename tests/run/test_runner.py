@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from bot_farm import serving
 from engine_run import QUICK, Ran, Source, run_engine, scenario
-from hostile_bots import HostileBot, Refusal, Stage
+from hostile_bots import HostileBot, Refusal, Stage, says_goodbye
 
 from voiceeval_engine.bots.server import BotPair
 from voiceeval_engine.live import events
@@ -33,15 +33,10 @@ BRIEF = {"max_auto_retries": 0, "min_agent_turns": 0}
 TALKS_ON = [Step(say="Nice weather today.", repeat=True)]
 
 
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
-
-
 @pytest.fixture
 def quick_pairs() -> Iterator[list[tuple[HostileBot, HostileBot]]]:
     """Two pairs whose agents say goodbye at once."""
-    pairs = [(HostileBot(_says_goodbye), HostileBot()) for _ in range(2)]
+    pairs = [(HostileBot(says_goodbye), HostileBot()) for _ in range(2)]
     with serving(*(bot for pair in pairs for bot in pair)):
         yield pairs
 
@@ -68,7 +63,7 @@ def test_pairs_share_one_queue_and_talk_once_at_a_time(tmp_path: Path, quick_pai
 
 
 def test_a_scenario_that_a_pair_refuses_goes_to_another_pair(tmp_path: Path) -> None:
-    refusing, good = (HostileBot(replies={"reset": Refusal("not today")}), HostileBot()), (HostileBot(_says_goodbye), HostileBot())
+    refusing, good = (HostileBot(replies={"reset": Refusal("not today")}), HostileBot()), (HostileBot(says_goodbye), HostileBot())
     with serving(*refusing, *good):
         ran = run_engine(tmp_path, [refusing, good], {name: scenario(name) for name in ("s__bad", "s__good")}, max_auto_retries=1)
     assert ran.complete
@@ -290,7 +285,7 @@ def _open_files() -> dict[str, str]:
 def test_a_run_leaves_no_thread_socket_or_file_open(tmp_path: Path) -> None:
     refusing = HostileBot(replies={"reset": Refusal("no")})
     dying = HostileBot(Stage.die)
-    bots = [HostileBot(_says_goodbye), HostileBot(), refusing, HostileBot(), dying, HostileBot()]
+    bots = [HostileBot(says_goodbye), HostileBot(), refusing, HostileBot(), dying, HostileBot()]
     scenarios = {name: scenario(name) for name in ("s__1", "s__2", "s__3")}
     with serving(*bots):
         pairs = list(zip(bots[::2], bots[1::2], strict=True))

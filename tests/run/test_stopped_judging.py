@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from bot_farm import serving
 from engine_run import Ran, run_engine, scenario
-from hostile_bots import HostileBot, Stage
+from hostile_bots import HostileBot, says_goodbye
 from judges import WatchedJudge
 
 from voiceeval_engine.live import events
@@ -30,14 +30,9 @@ JUDGED = {"success_signals": ("judge_passed", "clean_exit")}
 OPTIONS: dict[str, Any] = {"max_auto_retries": 0, "min_agent_turns": 0, "judge_threshold": 0.5}
 
 
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
-
-
 @pytest.fixture
 def pair() -> Iterator[tuple[HostileBot, HostileBot]]:
-    agent, user = HostileBot(_says_goodbye), HostileBot()
+    agent, user = HostileBot(says_goodbye), HostileBot()
     with serving(agent, user):
         yield agent, user
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bot_farm import serving
 from engine_run import run_engine
-from hostile_bots import HostileBot, Stage
+from hostile_bots import HostileBot, says_goodbye
 
 from voiceeval_engine.domains.registry import load_domain
 from voiceeval_engine.domains.state import db_hash
@@ -54,11 +54,6 @@ def make_pack(folder: Path, name: str, *, step: int = 1, domain: str = "bells", 
     return folder
 
 
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
-
-
 @pytest.mark.parametrize("module", ["bell_tools", "json", "voiceeval_engine", "_x1"])
 def test_a_tool_module_beside_the_pack_is_found_and_comes_before_an_installed_one(tmp_path: Path, module: str) -> None:
     folder = make_pack(tmp_path / "pack", "bells__one", module=module)
@@ -90,7 +85,7 @@ def test_the_module_beside_the_pack_is_what_scores(tmp_path: Path, size: int) ->
             f"db_state_assertions: [{{func_name: rings, arguments: {{path: {by}}}, assert_value: 7}}]\n"
         )
     summary = {"actions": [], "db_hash": None, "db": {"rings": 7, "more": "x" * size}}
-    agent, user = HostileBot(_says_goodbye, {"get_scenario_summary": summary}), HostileBot()
+    agent, user = HostileBot(says_goodbye, {"get_scenario_summary": summary}), HostileBot()
     with serving(agent, user):
         ran = run_engine(
             tmp_path / "out",
@@ -114,7 +109,7 @@ def test_a_domain_without_tools_needs_no_module(tmp_path: Path, tools: str) -> N
     (tmp_path / "a.yaml").write_text("name: small_talk__one\ndescription: Talk.\n")
     scenario = Pack(tmp_path).load("small_talk__one")
     assert (scenario.domain, scenario.tool_module) == ("small_talk", None)
-    agent, user = HostileBot(_says_goodbye), HostileBot()
+    agent, user = HostileBot(says_goodbye), HostileBot()
     with serving(agent, user):
         ran = run_engine(tmp_path / "out", [(agent, user)], {"small_talk__one": scenario}, max_auto_retries=0, min_agent_turns=0)
     assert ran.metrics("small_talk__one")["is_successful"] is True

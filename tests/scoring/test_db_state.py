@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from voiceeval_engine.domains.registry import Domain
-from voiceeval_engine.scoring.db_state import DbState, evaluate_predicates, pass_rate
+from voiceeval_engine.scoring.db_state import evaluate_predicates, pass_rate
 
 
 class Hostile:
@@ -87,8 +87,3 @@ def test_the_rate_is_over_predicates() -> None:
     records = [{"side": "agent", "func_name": "value_of", "assert_value": value} for value in (1, 2, 1)]
     assert pass_rate(evaluate_predicates(DOMAIN, records, {"a": 1}, None)) == pytest.approx(2 / 3)
     assert pass_rate([]) is None
-
-
-def test_a_hash_that_was_not_returned_is_no_match() -> None:
-    assert DbState("ab", "ab").match
-    assert not DbState("ab", None).match

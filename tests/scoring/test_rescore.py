@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voiceeval_engine.scenarios.model import SIGNALS, Scenario
-from voiceeval_engine.scoring.rescore import judge_score, rescore, saved_verdicts
-from voiceeval_engine.scoring.score import METRICS_KEYS, AttemptRecord, JudgeScore, score_attempt
+from voiceeval_engine.scoring.rescore import METRICS_KEYS, JudgeScore, judge_score, rescore
+from voiceeval_engine.scoring.score import AttemptRecord, score_attempt
 from voiceeval_engine.scoring.verdict import AssertionVerdict, Verdict, failed_verdict
 from voiceeval_engine.session.metrics import TokenCount, no_context
+from voiceeval_engine.session.results import saved_verdicts
 
 DATA = Path(__file__).parents[1] / "data" / "reference_session" / "eval_20260101_000000"
 GOOD, BAD = JudgeScore(1.0, True, 1.0), JudgeScore(0.0, False, 0.0)
@@ -174,7 +175,7 @@ def test_a_verdict_of_another_type_is_none(value: Any) -> None:
 
 @pytest.mark.parametrize(
     ("rate", "expected"),
-    [(1.0, True), (1, True), (0.999, False), (0, False), (True, None), ("1.0", None), (None, None), (float("nan"), False)],
+    [(1.0, True), (1, True), (0.999, False), (0, False), (True, None), ("1.0", None), (None, None), (float("nan"), None)],
 )
 def test_a_saved_rate_is_true_only_at_exactly_one(rate: Any, expected: bool | None) -> None:
     verdicts = saved_verdicts({"db_state_assertion_pass_rate": rate, "nl_assertion_pass_rate": rate})

@@ -13,7 +13,8 @@ from attempts import DOMAIN, RECORD, SCENARIO
 
 from voiceeval_engine.domains.state import db_hash
 from voiceeval_engine.scenarios.model import Scenario
-from voiceeval_engine.scoring.score import AttemptRecord, JudgeScore, ScoredAttempt, score_attempt
+from voiceeval_engine.scoring.rescore import JudgeScore
+from voiceeval_engine.scoring.score import AttemptRecord, ScoredAttempt, score_attempt
 from voiceeval_engine.session.metrics import LatencyRecord, TokenCount, TurnRecord
 
 DATA = Path(__file__).parents[1] / "data" / "reference_session" / "eval_20260101_000000"

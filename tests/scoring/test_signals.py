@@ -7,14 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from voiceeval_engine.scenarios.model import SIGNALS, Signal
-from voiceeval_engine.scoring.signals import (
-    Outcome,
-    breakdown,
-    conversation_end,
-    is_stalled,
-    outcome,
-    rate_verdict,
-)
+from voiceeval_engine.scoring.signals import Outcome, breakdown, conversation_end, is_stalled, outcome
+from voiceeval_engine.session.results import rate_verdict
 
 TOOL = (True, "agent_end_conversation_tool")
 MISSING = (False, "agent_end_conversation_tool_missing")

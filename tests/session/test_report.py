@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from outputs import metrics, put_record, put_result
 
-from voiceeval_engine.session.evidence import ConversationLog, LogSegment, write_conversation_log
+from voiceeval_engine.session.evidence import LogSegment, write_conversation_log
 from voiceeval_engine.session.report import MAX_TEXT, SessionReport, read_report
 from voiceeval_engine.session.run_args import REDACTED, shareable
 from voiceeval_engine.session.transcripts import read_log, turns_of
@@ -112,7 +112,7 @@ def test_the_judges_key_and_passwords_are_in_no_invocation(tmp_path: Path) -> No
 def test_turns_come_from_the_log_with_their_latency_and_long_ones_are_cut(tmp_path: Path) -> None:
     put_result(tmp_path, "d__a")
     segments = (LogSegment(0.5, 1.0, "user", "Hi"), LogSegment(1.6, 2.0, "agent", "x" * (MAX_TEXT + 7), 612.3))
-    write_conversation_log(tmp_path / "d__a", ConversationLog("2026-01-01T00:00:00", "2026-01-01T00:00:03", "[EXIT]", segments))
+    write_conversation_log(tmp_path / "d__a", segments, "2026-01-01T00:00:00", "2026-01-01T00:00:03", "[EXIT]")
     assert read_log(tmp_path / "d__a" / "conversation_log.txt") == segments
     (each,) = read_report(tmp_path).scenarios
     assert (each.turns[0].text, each.turns[0].latency_ms, each.turns[1].latency_ms) == ("Hi", None, 612.3)

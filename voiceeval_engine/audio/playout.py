@@ -20,6 +20,7 @@ Event = TypeVar("Event")
 
 DRY_SECONDS = 0.040
 MAX_SECONDS = 600.0
+_JITTER_CHUNKS = 5
 STREAMED_SILENCE_SECONDS = 1.0
 _BACKLOG_SECONDS = 0.020
 _BURST_SPEED = 1.5
@@ -55,11 +56,11 @@ class _Mark:
 class Playout(Generic[Event]):
     """`push` what arrives, `pop` one chunk a tick, `due` for the events whose place has been reached."""
 
-    def __init__(self, rate: int, chunk: int, jitter_chunks: int = 5) -> None:
+    def __init__(self, rate: int, chunk: int) -> None:
         self.dropped_seconds = 0.0
         self._rate = rate
         self._chunk = chunk
-        self._depth = jitter_chunks * chunk
+        self._depth = _JITTER_CHUNKS * chunk
         self._kept = max(chunk, round(DRY_SECONDS * rate))
         self._held_back = 0
         """How much the resampler takes at this rate until it hands out a block: play-out starts later by that. 0 = not known yet."""

@@ -21,6 +21,7 @@ MAX_MESSAGE = 1 << 20
 BUSY_CODE = 1013
 BUSY_REASON = "Server already has a connected client"
 _CLOSE_SECONDS = 0.5
+_HOST = "127.0.0.1"
 
 
 class BotError(Exception):
@@ -39,13 +40,11 @@ class BotServer:
         side: Side,
         *,
         port: int = 0,
-        host: str = "127.0.0.1",
         manners: Manners | None = None,
         attempts: Attempts | None = None,
     ) -> None:
         """`port` 0 takes a free one. Bots of one process share `attempts`."""
         self._state = BotState(side, manners or Manners(), attempts or Attempts(), Memory(side))
-        self._host = host
         self._port = port
         self._server: Server | None = None
         self._current: ServerConnection | None = None
@@ -58,7 +57,7 @@ class BotServer:
     @property
     def url(self) -> str:
         """Where it listens; known once it does."""
-        return f"ws://{self._host}:{self._port}"
+        return f"ws://{_HOST}:{self._port}"
 
     @property
     def handoffs(self) -> list[Handoff]:
@@ -79,7 +78,7 @@ class BotServer:
         try:
             self._server = await serve(
                 self._talk,
-                self._host,
+                _HOST,
                 self._port,
                 compression=None,
                 max_size=MAX_MESSAGE,

@@ -54,10 +54,6 @@ class Ending:
         """Either bot did something that counts."""
         self._last_activity = now
 
-    def idle(self, now: float) -> float:
-        """Seconds since the last activity."""
-        return now - self._last_activity
-
     def exit(self, side: Side, now: float) -> None:
         """`<exit>` from a side. The user's ends the conversation only under `valid-terminal-state`."""
         if side == "agent":
@@ -81,7 +77,7 @@ class Ending:
             self._stop("[TIMEOUT]", now)
         elif speech_buffered:
             self._last_activity = now
-        elif self.idle(now) >= self._inactivity_timeout:
+        elif now - self._last_activity >= self._inactivity_timeout:
             self._stop("[INACTIVITY_TIMEOUT]", now)
         return self.reason
 

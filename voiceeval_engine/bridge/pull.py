@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from voiceeval_engine.offload import Offload
@@ -35,28 +37,32 @@ async def pull(link: BotLink, *, include_db: bool, offload: Offload, log: Log) -
     """Ask one bot; every failure is a warning in the log and leaves its part empty. A bot that is gone is not asked."""
     if link.is_lost:
         return Pulled()
-    context: Any = None
-    try:
-        reply = await link.request("get_context_history", {})
-        context = await _heavy(reply, offload, read_context) if isinstance(reply, HeavyReply) else context_of(reply)
-        if context is None:
-            log.warning("%s bot: no context in its answer to get_context_history", link.bot)
-    except LinkError as error:
-        log.warning("%s", error)
-    try:
-        reply = await link.request("get_scenario_summary", {"include_db": include_db})
-        read = await _heavy(reply, offload, read_summary) if isinstance(reply, HeavyReply) else summary_of(reply)
-        if read is None:
-            log.warning("%s bot: its answer to get_scenario_summary is no summary", link.bot)
-        else:
-            return Pulled(context, *read)
-    except LinkError as error:
-        log.warning("%s", error)
-    return Pulled(context)
+    ask = partial(_ask, link, offload, log)
+    context = await ask("get_context_history", {}, context_of, "context")
+    summary = await ask("get_scenario_summary", {"include_db": include_db}, summary_of, "summary")
+    return Pulled(context) if summary is None else Pulled(context, *summary)
 
 
-async def _heavy(reply: HeavyReply, offload: Offload, read: Any) -> Any:
-    return await offload.run(len(reply.text), read, reply.text)
+async def _ask(link: BotLink, offload: Offload, log: Log, t: str, d: dict[str, Any], read: Callable[[Any], Any], what: str) -> Any:
+    try:
+        reply = await link.request(t, d)
+    except LinkError as error:
+        log.warning("%s", error)
+        return None
+    found = await offload.run(len(reply.text), read_heavy, read, reply.text) if isinstance(reply, HeavyReply) else read(reply)
+    if found is None:
+        log.warning("%s bot: no %s in its answer to %s", link.bot, what, t)
+    return found
+
+
+def read_heavy(read: Callable[[Any], Any], text: str) -> Any:
+    """What `read` makes of the result in a whole `server-response` message, for the worker process; None where there is none."""
+    try:
+        data = json.loads(text)["data"]
+        result = data["d"] if isinstance(data, dict) else None
+    except (ValueError, RecursionError, MemoryError, KeyError, TypeError):
+        return None
+    return read(result)
 
 
 def context_of(result: Any) -> str | list[Any] | None:
@@ -77,26 +83,8 @@ def summary_of(result: Any) -> tuple[tuple[Any, ...], str | None, str | None] | 
     )
 
 
-def read_context(text: str) -> str | list[Any] | None:
-    """`context_of` a whole `server-response` message, for the worker process."""
-    return context_of(_result(text))
-
-
-def read_summary(text: str) -> tuple[tuple[Any, ...], str | None, str | None] | None:
-    """`summary_of` a whole `server-response` message, for the worker process."""
-    return summary_of(_result(text))
-
-
 def _as_text(db: dict[str, Any]) -> str | None:
     try:
         return json.dumps(db)
     except RecursionError:
-        return None
-
-
-def _result(text: str) -> Any:
-    try:
-        data = json.loads(text)["data"]
-        return data["d"] if isinstance(data, dict) else None
-    except (ValueError, RecursionError, MemoryError, KeyError, TypeError):
         return None

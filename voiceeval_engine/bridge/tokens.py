@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from voiceeval_engine.session.metrics import TokenCount
+from voiceeval_engine.session.metrics import TokenCount, whole
 
 _MAX_COUNT = 10**12
 """No call uses more; sums stay far below what a reader of `metrics.json` takes for a count (2**63)."""
@@ -28,11 +28,7 @@ def add_tokens(count: TokenCount, entry: Any) -> tuple[TokenCount, str | None]:
 
 def _number(entry: dict[Any, Any], key: str) -> tuple[int, str | None]:
     value = entry.get(key)
-    try:
-        if not isinstance(value, bool) and isinstance(value, int | float | str):
-            number = float(value)
-            if 0 <= number <= _MAX_COUNT and number.is_integer():
-                return int(number), None
-    except (ValueError, OverflowError):
-        pass
+    number = whole(value)
+    if number is not None and 0 <= number <= _MAX_COUNT:
+        return number, None
     return 0, None if value is None else f"a token count that is no number: {key}={str(value)[:80]!r}"

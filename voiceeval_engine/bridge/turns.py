@@ -8,13 +8,14 @@ counts the recording's frames. Plain values in, plain values out. May import ses
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from voiceeval_engine.bridge.words import Owed, join_words, untold
 from voiceeval_engine.session.metrics import INTERRUPTED
 
 Side = Literal["agent", "user"]
 TextKind = Literal["spoken", "output", "transcription", "announced"]
+TEXT_KINDS: tuple[TextKind, ...] = get_args(TextKind)
 
 SETTLE = 0.300
 ENERGY_HANGOVER = 0.600
@@ -88,10 +89,7 @@ class _Segment:
     closing_since: float | None = None
     closing_tick: int = 0
     disputed: _Dispute | None = None
-    spoken: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
-    transcriptions: list[str] = field(default_factory=list)
-    announced: list[str] = field(default_factory=list)
+    said: dict[TextKind, list[str]] = field(default_factory=lambda: {kind: [] for kind in TEXT_KINDS})
     interrupted: bool = False
 
     def add(self, span: _Span) -> None:
@@ -178,9 +176,7 @@ class TurnTracker:
         if segment is None:
             state.segment = segment = _Segment(self._now, self._tick, at)
             if state.early is not None:
-                segment.spoken, segment.outputs = state.early.spoken, state.early.outputs
-                segment.transcriptions, segment.announced = state.early.transcriptions, state.early.announced
-                state.early = None
+                segment.said, state.early = state.early.said, None
         segment.started = at if segment.started is None else segment.started
         segment.closing_since = segment.stopped = None
         self._adopt_loose(state, segment)
@@ -213,8 +209,7 @@ class TurnTracker:
         target = state.segment
         if target is None:
             target = state.early = state.early or _Segment(self._now, self._tick, None)
-        lists = {"spoken": target.spoken, "output": target.outputs, "transcription": target.transcriptions}
-        lists.get(kind, target.announced).append(text)
+        target.said[kind].append(text)
 
     def clock(self, now: float, tick: int) -> None:
         """Time passes: what is told from here on happens `now`."""
@@ -364,15 +359,16 @@ class TurnTracker:
     @staticmethod
     def _text(state: _SideState, segment: _Segment, *, whole: bool) -> str:
         """The segment's text; where it was spoken to its end, with the words that are still to come. They are owed from here on."""
-        told = join_words(segment.spoken) or join_words(segment.outputs)
+        said, announced = segment.said, segment.said["announced"]
+        told = join_words(said["spoken"]) or join_words(said["output"])
         if whole:
             state.owed_words = {
-                "spoken": Owed(untold(segment.announced, segment.spoken)),
-                "output": Owed(untold(segment.announced, segment.outputs)),
+                "spoken": Owed(untold(announced, said["spoken"])),
+                "output": Owed(untold(announced, said["output"])),
             }
-            if untold(segment.announced, [told]):
-                return join_words(segment.announced)
-        return told or join_words(segment.transcriptions)
+            if untold(announced, [told]):
+                return join_words(announced)
+        return told or join_words(said["transcription"])
 
 
 def _other(side: Side) -> Side:

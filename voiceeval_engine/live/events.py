@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 Side = Literal["agent", "user"]
 MAX_TEXT = 4000
+
+
+def clip(text: str) -> str:
+    """Text as an event may carry it: at most 4,000 characters, without lone surrogates."""
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    return clean if len(clean) <= MAX_TEXT else clean[: MAX_TEXT - 1] + "…"
+
+
+Clipped = Annotated[str, BeforeValidator(clip)]
 
 
 class _Event(BaseModel):
@@ -131,10 +140,10 @@ class ScenarioScored(AttemptEvent):
     type: Literal["scenario_scored"] = "scenario_scored"
     verdict: bool | None
     task_verdict: bool | None
-    failed_signals: list[str]
+    failed_signals: list[Clipped]
     signals: dict[str, bool]
     stalled: bool
-    stop_reason: str
+    stop_reason: Clipped
     turns: int
     latencies: list[float]
     tokens: int
@@ -257,12 +266,6 @@ def parse_event(line: str | bytes) -> Event:
         return _adapter.validate_json(line)
     except ValidationError as error:
         raise BadEvent(str(error.errors(include_url=False, include_input=False)[:1])) from error
-
-
-def clip(text: str) -> str:
-    """Text as an event may carry it: at most 4,000 characters, without lone surrogates."""
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    return clean if len(clean) <= MAX_TEXT else clean[: MAX_TEXT - 1] + "…"
 
 
 def to_line(event: Event) -> str:

@@ -17,13 +17,34 @@ from voiceeval_engine.bridge.outcome import Outcome
 from voiceeval_engine.domains.registry import Db, Domain, DomainError, load_domain
 from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.scoring.db_state import PredicateVerdict
-from voiceeval_engine.scoring.score import AttemptRecord, JudgeScore, ScoredAttempt, score_attempt
+from voiceeval_engine.scoring.rescore import JudgeScore
+from voiceeval_engine.scoring.score import AttemptRecord, ScoredAttempt, score_attempt
 from voiceeval_engine.session import evidence, layout
-from voiceeval_engine.session.files import UnreadableFile, read_json, write_json
+from voiceeval_engine.session.files import UnreadableFile, json_safe, read_json, write_atomic, write_json
 from voiceeval_engine.session.metrics import PENDING, LatencyRecord, TurnRecord
 
 _CONTEXT_WEIGHT = 8
 """Python literals parse about this many times slower than JSON."""
+
+_METADATA_ALWAYS = (
+    "name",
+    "domain",
+    "description",
+    "max_duration",
+    "noise_config",
+    "ignore_capitalization",
+    "ignore_punctuation",
+    "clean_text",
+    "disallow_extra_items",
+    "success_signals",
+)
+_METADATA_WHERE_PRESENT = (
+    "db_state_assertions",
+    "nl_assertions",
+    "initialization_actions",
+    "expected_db_hash",
+    "expected_user_db_hash",
+)
 
 
 @dataclass(frozen=True)
@@ -51,32 +72,18 @@ def weight(outcome: Outcome) -> int:
 
 
 def write_config(folder: Path, scenario: Scenario) -> None:
-    """Write `scenario_config/`."""
-    evidence.write_scenario_config(
-        folder,
-        evidence.ScenarioConfig(
-            name=scenario.name,
-            domain=scenario.domain,
-            description=scenario.description,
-            max_duration=scenario.max_duration,
-            noise_config=None if scenario.noise is None else scenario.noise.to_dict(),
-            ignore_capitalization=scenario.ignore_capitalization,
-            ignore_punctuation=scenario.ignore_punctuation,
-            clean_text=scenario.clean_text,
-            disallow_extra_items=scenario.disallow_extra_items,
-            success_signals=scenario.success_signals,
-            user_prompt=scenario.user_prompt,
-            agent_prompt=scenario.agent_prompt,
-            user_tools=scenario.user_tools,
-            agent_tools=scenario.agent_tools,
-            reference_answer=scenario.reference_answer,
-            db_state_assertions=scenario.db_state_assertions,
-            nl_assertions=scenario.nl_assertions,
-            initialization_actions=scenario.initialization_actions,
-            expected_db_hash=scenario.expected_db_hash,
-            expected_user_db_hash=scenario.expected_user_db_hash,
-        ),
-    )
+    """Write `scenario_config/`: what was asked."""
+    target = folder / layout.SCENARIO_CONFIG
+    target.mkdir(exist_ok=True)
+    values = {**vars(scenario), "noise_config": scenario.noise and scenario.noise.to_dict()}
+    metadata = {key: values[key] for key in _METADATA_ALWAYS} | {key: values[key] for key in _METADATA_WHERE_PRESENT if values[key]}
+    write_json(target / "metadata.json", json_safe(metadata), indent=4)
+    for side in ("user", "agent"):
+        write_atomic(target / f"{side}_prompt.txt", values[f"{side}_prompt"])
+        write_json(target / f"{side}_tools.json", json.dumps(json_safe(values[f"{side}_tools"])), indent=4)
+    if scenario.reference_answer is not None:
+        document = evidence.reference_document(scenario.reference_answer)
+        write_json(target / "reference_answer.json", json_safe(document), indent=4)
 
 
 def write_evidence(folder: Path, scenario: Scenario, outcome: Outcome, chunk_seconds: float) -> list[Any]:
@@ -92,12 +99,12 @@ def write_evidence(folder: Path, scenario: Scenario, outcome: Outcome, chunk_sec
         )
         for index, turn in enumerate(outcome.turns)
     )
-    log = evidence.ConversationLog(outcome.started_at.isoformat(), outcome.ended_at.isoformat(), outcome.stop_reason, segments)
     agent, user = outcome.pulled["agent"], outcome.pulled["user"]
-    evidence.write_conversation_log(folder, log)
+    times = outcome.started_at.isoformat(), outcome.ended_at.isoformat()
+    evidence.write_conversation_log(folder, segments, *times, outcome.stop_reason)
     evidence.write_seglst(folder, scenario.name, segments)
     prediction = evidence.final_response(agent.actions, user.actions, outcome.final_responses)
-    evidence.write_final_response(folder, prediction)
+    write_json(folder / layout.FINAL_RESPONSE, prediction)
     evidence.write_db_hashes(folder, agent.db_hash, user.db_hash)
     evidence.write_llm_context(folder, "agent", evidence.parse_context(agent.context))
     evidence.write_llm_context(folder, "user", evidence.parse_context(user.context))

@@ -21,11 +21,10 @@ from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.scoring.judge import Judge, JudgeSettings
 from voiceeval_engine.scoring.judge_input import SYSTEM_PROMPT, InputOptions, read_user_content
-from voiceeval_engine.scoring.rescore import judge_score, rescore
-from voiceeval_engine.scoring.score import JudgeScore
+from voiceeval_engine.scoring.rescore import JudgeScore, judge_score, rescore
 from voiceeval_engine.scoring.verdict import ERROR, Verdict, judge_result
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, is_full, read_json, write_json
+from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, is_full, read_json, read_json_if_any, write_json
 from voiceeval_engine.session.metrics import PENDING, PENDING_REASON, saved_context
 from voiceeval_engine.session.run_args import redact
 
@@ -114,10 +113,7 @@ def _is_pending(folder: Path) -> bool:
 
 def _saved_reason(folder: Path) -> str | None:
     """The reason in `judge_result.json`, None where there is no such file that can be read."""
-    try:
-        result = read_json(folder / layout.JUDGE_RESULT)
-    except UnreadableFile:
-        return None
+    result = read_json_if_any(folder / layout.JUDGE_RESULT)
     return str(result.get("reason")) if isinstance(result, dict) else None
 
 

@@ -18,8 +18,8 @@ from voiceeval_engine.run.resuming import ResumeError, find_session
 from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.scenarios.catalog import Catalog
 from voiceeval_engine.scenarios.model import ScenarioError
-from voiceeval_engine.session.invocations import Selection, first_selection, invocations
 from voiceeval_engine.session.lock import SessionHeld
+from voiceeval_engine.session.run_args import Selection, first_selection, invocations
 
 DEMO_PAIRS = 4
 EMBEDDED_JUDGE = "embedded-rules"

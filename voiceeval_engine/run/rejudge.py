@@ -18,15 +18,12 @@ from voiceeval_engine.run.logs import RunLogs
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.results import rewrite_aggregates
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, read_json, write_atomic
-from voiceeval_engine.session.invocations import invocations, recorded_names
+from voiceeval_engine.session.files import read_json_if_any, write_atomic
 from voiceeval_engine.session.lock import SessionHeld, SessionLock
 from voiceeval_engine.session.metrics import PENDING_REASON
-from voiceeval_engine.session.resume import scenario_names
-from voiceeval_engine.session.run_args import Invocation, append_invocation
+from voiceeval_engine.session.resume import session_names
+from voiceeval_engine.session.run_args import Invocation, append_invocation, floor_of, invocations, newest_options
 from voiceeval_engine.session.summary import SummaryNotes
-
-DEFAULT_FLOOR = 2
 
 
 class RejudgeError(Exception):
@@ -74,7 +71,7 @@ async def _rejudge(
     session: Path, options: RunOptions, argv: Sequence[str], only_failed: bool, on_judged: Callable[[Judged], None]
 ) -> Rejudged:
     record = _read_record(session)
-    judgeable = [name for name in record.queue if isinstance(_read(session / name / layout.METRICS), dict)]
+    judgeable = [name for name in record.queue if isinstance(read_json_if_any(session / name / layout.METRICS), dict)]
     names = [name for name in judgeable if not only_failed or not has_verdict(session / name)]
     if not names:
         raise RejudgeError(f"{session}: no scenario {'whose judge call failed' if only_failed else 'with a readable metrics.json'}")
@@ -133,22 +130,19 @@ def _metrics_bytes(session: Path, names: Sequence[str]) -> int:
 
 def _read_record(session: Path) -> _Record:
     records = invocations(session)
-    parsed = records[-1].get("parsed_args") if records else None
-    parsed = parsed if isinstance(parsed, dict) else {}
-    floor = parsed.get("min_agent_turns", DEFAULT_FLOOR)
-    first = next(filter(None, map(recorded_names, records)), ())
+    parsed = newest_options(records)
     return _Record(
         timestamp=session.absolute().name.removeprefix(layout.SESSION_PREFIX),
-        queue=tuple(dict.fromkeys((*first, *scenario_names(session)))),
+        queue=session_names(session, records),
         parsed_args=parsed,
-        min_agent_turns=floor if isinstance(floor, int) and not isinstance(floor, bool) and floor >= 0 else DEFAULT_FLOOR,
+        min_agent_turns=floor_of(parsed),
     )
 
 
 def _keep_result(folder: Path) -> None:
     """A copy of the old verdict, so that at no moment there is none."""
     old = folder / layout.JUDGE_RESULT
-    result = _read(old)
+    result = read_json_if_any(old)
     if isinstance(result, dict) and result.get("reason") != PENDING_REASON:
         moment = datetime.now().strftime(layout.TIMESTAMP_FORMAT)
         write_atomic(layout.unused(old.with_name(f"{old.stem}.{moment}{old.suffix}")), old.read_bytes())
@@ -164,10 +158,3 @@ def _record_invocation(session: Path, options: RunOptions, argv: Sequence[str], 
         resumed=True,
     )
     append_invocation(session, invocation, [key] if key else [])
-
-
-def _read(path: Path) -> Any:
-    try:
-        return read_json(path)
-    except UnreadableFile:
-        return None

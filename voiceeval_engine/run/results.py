@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from voiceeval_engine.live import events
-from voiceeval_engine.scoring.rescore import saved_verdicts
-from voiceeval_engine.scoring.verdict import ERROR, Verdict
+from voiceeval_engine.scoring.verdict import Verdict
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.aggregate import RunAggregate, on_own_merits
-from voiceeval_engine.session.files import UnreadableFile, read_json
-from voiceeval_engine.session.metrics import PENDING_REASON, parse_metrics, passes, saved_context, whole
+from voiceeval_engine.session.metrics import parse_metrics, saved_context
+from voiceeval_engine.session.results import Judgement, event_fields, judgement_of, read_result
 from voiceeval_engine.session.summary import SummaryNotes, render_summary, warning_lines, write_aggregates
 
 
@@ -30,18 +29,7 @@ def rewrite_aggregates(
     """
     aggregate = RunAggregate(names, min_agent_turns)
     for name in names:
-        folder = layout.scenario_dir(session, name)
-        try:
-            metrics = read_json(folder / layout.METRICS)
-        except UnreadableFile as error:
-            if not error.missing:
-                aggregate.add_unreadable(name, error.reason)
-            continue
-        try:
-            judge_result = read_json(folder / layout.JUDGE_RESULT)
-        except UnreadableFile:
-            judge_result = None
-        aggregate.add(name, metrics, judge_result, scenario_directory=str(folder), context_loader=saved_context(folder))
+        aggregate.read(session, name)
     report = aggregate.report()
     by_hand = {*notes.rerun_by_hand, *layout.replaced_results(session, names)}
     notes = replace(notes, rerun_by_hand=tuple(name for name in names if name in by_hand))
@@ -56,22 +44,10 @@ def loaded_event(session: Path, name: str, min_agent_turns: int) -> events.Scena
     Raises UnreadableFile and BadMetrics for one that is not complete.
     """
     folder = layout.scenario_dir(session, name)
-    metrics = read_json(folder / layout.METRICS)
+    metrics, judged = read_result(folder)
     if parse_metrics(metrics).stalled:
         metrics = on_own_merits(metrics, min_agent_turns, saved_context(folder))
-    try:
-        judge_result = read_json(folder / layout.JUDGE_RESULT)
-    except UnreadableFile:
-        judge_result = None
-    result = judge_result if isinstance(judge_result, Mapping) else {}
-    return _event(
-        name,
-        0,
-        metrics,
-        assertions=passes(result.get("nl_assertion_verdicts")),
-        pending=result.get("reason") == PENDING_REASON,
-        judge_failed=str(result.get("reason")).startswith(ERROR),
-    )
+    return events.ScenarioScored(scenario=name, attempt=0, **event_fields(metrics, judgement_of(judged)))
 
 
 def scored_event(
@@ -79,31 +55,5 @@ def scored_event(
 ) -> events.ScenarioScored:
     """What the views need of a `metrics.json` that was just written, and of the judge's verdict in it."""
     assertions = tuple(each.passed for each in verdict.assertions) if verdict is not None else ()
-    failed = verdict is not None and verdict.failed
-    return _event(scenario, attempt, metrics, assertions=assertions, pending=pending, judge_failed=failed)
-
-
-def _event(
-    scenario: str, attempt: int, metrics: Mapping[str, Any], *, assertions: tuple[bool, ...], pending: bool, judge_failed: bool
-) -> events.ScenarioScored:
-    parsed = parse_metrics(metrics)
-    return events.ScenarioScored(
-        scenario=scenario,
-        attempt=attempt,
-        verdict=None if pending else parsed.is_successful,
-        task_verdict=None if pending else parsed.is_task_successful,
-        failed_signals=[events.clip(name) for name in parsed.failed_signals],
-        signals={name: value for name, value in saved_verdicts(metrics).items() if value is not None},
-        stalled=parsed.stalled,
-        stop_reason=events.clip(parsed.stop_reason or ""),
-        turns=parsed.total_turns,
-        latencies=[record.latency_ms for record in parsed.latencies],
-        tokens=parsed.agent_tokens.total + parsed.user_tokens.total,
-        retries=whole(metrics.get("auto_retry_count")) or 0,
-        duration=parsed.scenario_duration,
-        pending=pending,
-        judge_score=None if pending else parsed.judge_score,
-        judge_failed=judge_failed,
-        predicates=(sum(parsed.assertions), len(parsed.assertions)),
-        assertions=(sum(assertions), len(assertions)),
-    )
+    judgement = Judgement(pending, verdict is not None and verdict.failed, assertions)
+    return events.ScenarioScored(scenario=scenario, attempt=attempt, **event_fields(metrics, judgement))

@@ -15,8 +15,8 @@ from typing import Any
 from voiceeval_engine.live import events
 from voiceeval_engine.run.results import loaded_event
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.invocations import invocations
 from voiceeval_engine.session.resume import classify, scenario_names, soft_check
+from voiceeval_engine.session.run_args import invocations
 
 
 class ResumeError(Exception):

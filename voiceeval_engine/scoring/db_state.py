@@ -1,4 +1,4 @@
-"""Two signals about databases: is the agent's final database the expected one, and do the predicates over it hold?
+"""The signal about a database's content: do the predicates over it hold?
 
 Predicates are foreign functions: whatever they raise is a failed verdict that says so, never more. May import the standard library
 and lower floors only. Rules: scoring page of the specification ("Database hash", "Predicates").
@@ -12,19 +12,6 @@ from typing import Any
 
 from voiceeval_engine.domains.registry import Db, Domain
 from voiceeval_engine.session.files import json_safe
-
-
-@dataclass(frozen=True)
-class DbState:
-    """SHA-256 hashes (hex) of the agent's expected and final database; `actual_hash` is None when the bot returned none."""
-
-    expected_hash: str
-    actual_hash: str | None
-
-    @property
-    def match(self) -> bool:
-        """Whether the agent left the database that the gold replay leaves."""
-        return self.expected_hash == self.actual_hash
 
 
 @dataclass(frozen=True)
@@ -42,10 +29,22 @@ class PredicateVerdict:
 
 def evaluate_predicates(
     domain: Domain | None, assertions: Iterable[Mapping[str, Any]], agent_db: Db | None, user_db: Db | None
-) -> list[PredicateVerdict]:
+) -> tuple[PredicateVerdict, ...]:
     """Evaluate `db_state_assertions` in order. None for a database means that its bot did not return it. Never raises."""
     databases = {"agent": agent_db, "user": user_db}
-    return [_evaluate(domain, assertion, databases) for assertion in assertions]
+    predicates = domain.predicates if domain is not None else {}
+
+    def ask(assertion: Mapping[str, Any]) -> Mapping[str, Any]:
+        name = str(assertion.get("func_name"))
+        if name not in predicates:
+            return {"error": f"there is no predicate {name!r}; the domain has: {', '.join(sorted(predicates)) or 'none'}"}
+        try:
+            found = predicates[name](databases[str(assertion.get("side"))], **(assertion.get("arguments") or {}))
+            return {"passed": bool(found == assertion.get("assert_value")), "actual": json_safe(found)}
+        except Exception as raised:  # noqa: BLE001 - a domain's predicate is foreign code
+            return {"error": f"predicate {name!r} raised {type(raised).__name__}: {raised}"}
+
+    return _verdicts(ask, assertions, databases)
 
 
 def evaluate_elsewhere(
@@ -58,14 +57,26 @@ def evaluate_elsewhere(
 
     It waits for that process, so call it in a thread.
     """
-    databases = {"agent": agent_db, "user": user_db}
+    return _verdicts(lambda assertion: ask(assertion, agent_db, user_db), assertions, {"agent": agent_db, "user": user_db})
+
+
+def pass_rate(verdicts: Iterable[PredicateVerdict]) -> float | None:
+    """Passed / total, None without a verdict."""
+    outcomes = [verdict.passed for verdict in verdicts]
+    return sum(outcomes) / len(outcomes) if outcomes else None
+
+
+def _verdicts(
+    ask: Callable[[Mapping[str, Any]], Mapping[str, Any]], assertions: Iterable[Mapping[str, Any]], databases: Mapping[str, object]
+) -> tuple[PredicateVerdict, ...]:
+    """`ask` gives `passed`, `actual`, `message` and `error` of an assertion whose database is there; it may raise anything."""
     verdicts = []
     for assertion in assertions:
         found: Mapping[str, Any] = {}
         error = _trouble(assertion, databases)
         if error is None:
             try:
-                found = ask(assertion, agent_db, user_db)
+                found = ask(assertion)
                 error = None if found.get("error") is None else str(found["error"])
             except Exception as raised:  # noqa: BLE001 - foreign code, and its process may end
                 error = f"it could not be evaluated: {raised}"
@@ -82,35 +93,6 @@ def evaluate_elsewhere(
             )
         )
     return tuple(verdicts)
-
-
-def pass_rate(verdicts: Iterable[PredicateVerdict]) -> float | None:
-    """Passed / total, None without a verdict."""
-    outcomes = [verdict.passed for verdict in verdicts]
-    return sum(outcomes) / len(outcomes) if outcomes else None
-
-
-def _evaluate(domain: Domain | None, assertion: Mapping[str, Any], databases: Mapping[str, Db | None]) -> PredicateVerdict:
-    side, name = str(assertion.get("side")), str(assertion.get("func_name"))
-    expected = assertion.get("assert_value")
-    actual, error, passed = None, None, False
-    predicates = domain.predicates if domain is not None else {}
-    database = databases.get(side)
-    error = _trouble(assertion, databases)
-    if error is not None or database is None:
-        passed = False
-    elif name not in predicates:
-        known = ", ".join(sorted(predicates)) or "none"
-        error = f"there is no predicate {name!r}; the domain has: {known}"
-    else:
-        try:
-            found = predicates[name](database, **(assertion.get("arguments") or {}))
-            passed = bool(found == expected)
-            actual = json_safe(found)
-        except Exception as raised:  # noqa: BLE001 - a domain's predicate is foreign code
-            passed, error = False, f"predicate {name!r} raised {type(raised).__name__}: {raised}"
-    message = assertion.get("message")
-    return PredicateVerdict(name, side, passed, json_safe(expected), actual, message and str(message), error)
 
 
 def _trouble(assertion: Mapping[str, Any], databases: Mapping[str, object]) -> str | None:

@@ -60,12 +60,7 @@ def conversation_end(
     return ConversationEnd(False, "no_valid_terminal_evidence")
 
 
-def rate_verdict(rate: float | None) -> bool | None:
-    """A pass rate as a signal: true only at exactly 1.0, None where there is none."""
-    return None if rate is None else rate == 1.0
-
-
-def breakdown(whitelist: Collection[str], verdicts: Mapping[Signal, bool | None]) -> Breakdown:
+def breakdown(whitelist: Collection[str], verdicts: Mapping[str, bool | None]) -> Breakdown:
     """Sort the signals: `whitelist` is the scenario's `success_signals`; a signal without a verdict is None or absent."""
 
     def bucket(wanted: bool | None) -> tuple[Signal, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from voiceeval_engine.session.files import json_safe
@@ -45,7 +45,7 @@ class Verdict:
     reason: str
     assertions: tuple[AssertionVerdict, ...] = ()
     raw_response: str | None = None
-    failed: bool = field(default=False)
+    failed: bool = False
 
     @property
     def assertion_pass_rate(self) -> float | None:
@@ -94,10 +94,7 @@ def judge_result(verdict: Verdict, system_prompt: str, user_content: str | None)
         "judge_input": {"system_prompt": system_prompt, "user_content": user_content or ""},
     }
     if verdict.assertions:
-        result["nl_assertion_verdicts"] = [
-            {"index": each.index, "assertion": each.assertion, "passed": each.passed, "reason": each.reason}
-            for each in verdict.assertions
-        ]
+        result["nl_assertion_verdicts"] = [asdict(each) for each in verdict.assertions]
         result["nl_assertion_pass_count"] = sum(each.passed for each in verdict.assertions)
         result["nl_assertion_total"] = len(verdict.assertions)
         result["nl_assertion_pass_rate"] = verdict.assertion_pass_rate

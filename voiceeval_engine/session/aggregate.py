@@ -1,6 +1,6 @@
 """The aggregate of a run: scenarios go in one at a time in any order, rates and names in queue order come out.
 
-Live scenarios and those loaded from disk go through the same call. Holds no file access: values in, values out.
+Live scenarios and those loaded from disk go through the same call.
 Rules: scoring page ("Stalls", "Aggregation"), artifacts page ("While a verdict is out") of the specification. May
 import the standard library and this folder only.
 """
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from voiceeval_engine.session import layout
+from voiceeval_engine.session.files import UnreadableFile
 from voiceeval_engine.session.metrics import (
-    PENDING_REASON,
     BadMetrics,
     ContextLoader,
     ScenarioMetrics,
@@ -21,8 +23,9 @@ from voiceeval_engine.session.metrics import (
     latency_stats,
     no_context,
     parse_metrics,
-    passes,
+    saved_context,
 )
+from voiceeval_engine.session.results import judgement_of, read_result
 
 AGENT_DISCONNECTED = "[AGENT_DISCONNECTED]"
 
@@ -52,11 +55,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A run's aggregate. Names and entries are in queue order; a rate whose bucket is empty is None, a domain without
-    one is absent.
+    """A run's aggregate. Names and entries are in queue order; `rates` are by the names in `OUTCOMES`, one with nothing to count is absent.
 
-    `unreadable` holds (name, reason). `latency` is `latency_stats` over every measurement in ms, all but the count -1
-    without any. `duration` is the sum of the conversations in s. Domain rates are sorted by domain.
+    `by_domain` holds the same of each domain, sorted by domain. `unreadable` holds (name, reason). `latency` is `latency_stats` over
+    every measurement in ms, all but the count -1 without any. `duration` is the sum of the conversations in s.
     """
 
     entries: tuple[Entry, ...]
@@ -66,21 +68,10 @@ class RunReport:
     latency: Mapping[str, float]
     agent_tokens: TokenCount
     user_tokens: TokenCount
-    success: Rate | None
-    task_success: Rate | None
-    action_match: Rate | None
-    db_state: Rate | None
-    db_state_assertion: Rate | None
-    nl_assertion: Rate | None
+    rates: Mapping[str, Rate]
+    by_domain: Mapping[str, Mapping[str, Rate]]
     judge_score_mean: float | None
     judge_score_count: int
-    judge_passed: Rate | None
-    clean_exit: Rate | None
-    success_by_domain: Mapping[str, Rate]
-    task_success_by_domain: Mapping[str, Rate]
-    db_state_by_domain: Mapping[str, Rate]
-    nl_assertion_by_domain: Mapping[str, Rate]
-    db_state_assertion_by_domain: Mapping[str, Rate]
     stalled: tuple[str, ...] = ()
     judge_failed: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
@@ -111,16 +102,15 @@ class RunAggregate:
         scenario_directory: str | None = None,
         context_loader: ContextLoader = no_context,
     ) -> None:
-        """Count a scenario; a second call for the same name replaces the first.
+        """Count a scenario, each once.
 
         `metrics` and `judge_result` are what `metrics.json` and `judge_result.json` hold (None: no judge).
         `scenario_directory` replaces the one in `metrics` where the session has moved. `context_loader` gives the
         agent's context if the floor needs it. A verdict still pending keeps the scenario out of everything but
         `pending`. Never raises: bad values end in `unreadable`.
         """
-        self.discard(name)
-        judge = judge_result if isinstance(judge_result, Mapping) else {}
-        if judge.get("reason") == PENDING_REASON:
+        judgement = judgement_of(judge_result)
+        if judgement.pending:
             self._pending.add(name)
             return
         try:
@@ -132,23 +122,19 @@ class RunAggregate:
             return
         if scenario_directory is not None:
             parsed = parse_metrics({**parsed.raw, "scenario_directory": scenario_directory})
-        self._entries[name] = Entry(
-            name=name,
-            metrics=parsed,
-            assertions=passes(judge.get("nl_assertion_verdicts")),
-            judge_failed=str(judge.get("reason")).startswith("Error:"),
-        )
+        self._entries[name] = Entry(name, parsed, judgement.assertions, judgement.failed)
 
-    def add_unreadable(self, name: str, reason: str) -> None:
-        """A scenario whose `metrics.json` is there and cannot be read: it is in no rate, and told."""
-        self.discard(name)
-        self._unreadable[name] = reason
-
-    def discard(self, name: str) -> None:
-        """Forget a scenario, because it runs again."""
-        self._entries.pop(name, None)
-        self._pending.discard(name)
-        self._unreadable.pop(name, None)
+    def read(self, session: Path, name: str) -> Mapping[str, Any]:
+        """Add a scenario from its folder, if there is a result in it; returns the value of its `judge_result.json`, {} for none."""
+        folder = layout.scenario_dir(session, name)
+        try:
+            metrics, judged = read_result(folder)
+        except UnreadableFile as error:
+            if not error.missing:
+                self._unreadable[name] = error.reason
+            return {}
+        self.add(name, metrics, judged, scenario_directory=str(folder), context_loader=saved_context(folder))
+        return judged
 
     def report(self) -> RunReport:
         """The aggregate of what was added so far."""
@@ -164,21 +150,10 @@ class RunAggregate:
             latency=latency_stats(latencies) if latencies else dict.fromkeys(latency_stats([]), -1) | {"count": 0},
             agent_tokens=sum((entry.metrics.agent_tokens for entry in entries), TokenCount()),
             user_tokens=sum((entry.metrics.user_tokens for entry in entries), TokenCount()),
-            success=_rate(entries, _success),
-            task_success=_rate(entries, _task_success),
-            action_match=_rate(scored, lambda entry: _one(entry.metrics.is_action_match)),
-            db_state=_rate(scored, _db_state),
-            db_state_assertion=_rate(scored, _db_state_assertions),
-            nl_assertion=_rate(scored, _nl_assertions),
+            rates=_rates(entries),
+            by_domain={domain: _rates(within) for domain, within in _by_domain(entries)},
             judge_score_mean=sum(scores) / len(scores) if scores else None,
             judge_score_count=len(scores),
-            judge_passed=_rate(scored, lambda entry: _one(entry.metrics.judge_passed)),
-            clean_exit=_rate(scored, lambda entry: _one(entry.metrics.clean_exit)),
-            success_by_domain=_by_domain(entries, _success),
-            task_success_by_domain=_by_domain(entries, _task_success),
-            db_state_by_domain=_by_domain(scored, _db_state),
-            nl_assertion_by_domain=_by_domain(scored, _nl_assertions),
-            db_state_assertion_by_domain=_by_domain(scored, _db_state_assertions),
             stalled=tuple(entry.name for entry in entries if entry.metrics.stalled),
             judge_failed=tuple(entry.name for entry in entries if entry.judge_failed),
             pending=tuple(self._ordered(self._pending)),
@@ -216,41 +191,36 @@ def on_own_merits(metrics: Mapping[str, Any], min_agent_turns: int, context_load
     return derived
 
 
-_Outcomes = Callable[[Entry], tuple[bool, ...]]
-
-
 def _one(verdict: bool | None) -> tuple[bool, ...]:
     return () if verdict is None else (verdict,)
 
 
-def _success(entry: Entry) -> tuple[bool, ...]:
-    return _one(entry.metrics.is_successful)
+_STALLED_TOO = ("success", "task_success")
+OUTCOMES: Mapping[str, Callable[[Entry], tuple[bool, ...]]] = {
+    "success": lambda entry: _one(entry.metrics.is_successful),
+    "task_success": lambda entry: _one(entry.metrics.is_task_successful),
+    "is_action_match": lambda entry: _one(entry.metrics.is_action_match),
+    "db_state_match": lambda entry: _one(entry.metrics.db_state_match),
+    "db_state_assertion": lambda entry: entry.metrics.assertions,
+    "nl_assertion": lambda entry: entry.assertions,
+    "judge_passed": lambda entry: _one(entry.metrics.judge_passed),
+    "clean_exit": lambda entry: _one(entry.metrics.clean_exit),
+}
+"""What each rate counts of a scenario. One that stalled is in the first two only."""
 
 
-def _task_success(entry: Entry) -> tuple[bool, ...]:
-    return _one(entry.metrics.is_task_successful)
+def _rates(entries: Sequence[Entry]) -> dict[str, Rate]:
+    rates: dict[str, Rate] = {}
+    for name, outcomes in OUTCOMES.items():
+        counted = (entry for entry in entries if name in _STALLED_TOO or not entry.metrics.stalled)
+        found = [outcome for entry in counted for outcome in outcomes(entry)]
+        if found:
+            rates[name] = Rate(sum(found), len(found))
+    return rates
 
 
-def _db_state(entry: Entry) -> tuple[bool, ...]:
-    return _one(entry.metrics.db_state_match)
-
-
-def _db_state_assertions(entry: Entry) -> tuple[bool, ...]:
-    return entry.metrics.assertions
-
-
-def _nl_assertions(entry: Entry) -> tuple[bool, ...]:
-    return entry.assertions
-
-
-def _rate(entries: Iterable[Entry], outcomes: _Outcomes) -> Rate | None:
-    found = [outcome for entry in entries for outcome in outcomes(entry)]
-    return Rate(sum(found), len(found)) if found else None
-
-
-def _by_domain(entries: Iterable[Entry], outcomes: _Outcomes) -> dict[str, Rate]:
+def _by_domain(entries: Iterable[Entry]) -> list[tuple[str, list[Entry]]]:
     buckets: dict[str, list[Entry]] = {}
     for entry in entries:
         buckets.setdefault(entry.name.split("__", 1)[0], []).append(entry)
-    rates = {domain: _rate(buckets[domain], outcomes) for domain in sorted(buckets)}
-    return {domain: rate for domain, rate in rates.items() if rate is not None}
+    return sorted(buckets.items())

@@ -1,5 +1,4 @@
-"""Writes one attempt's evidence: conversation logs, the agent's answer, database hashes, contexts, the scenario's
-configuration.
+"""Writes one attempt's evidence: conversation logs, the agent's answer, database hashes, contexts.
 
 Every function is synchronous and takes plain picklable values, so that the caller may run it in a thread or a worker
 process. Texts come from bots and may hold anything; none of it makes a writer fail. Only the disk does (OSError).
@@ -37,73 +36,16 @@ class LogSegment:
     latency_ms: float | None = None
 
 
-@dataclass(frozen=True)
-class ConversationLog:
-    """What `conversation_log.txt` holds. `start_time` and `end_time` are local ISO 8601."""
-
-    start_time: str
-    end_time: str
-    stop_reason: str
-    segments: tuple[LogSegment, ...]
-
-
-@dataclass(frozen=True)
-class ScenarioConfig:
-    """What `scenario_config/` holds; fields are named as in a scenario, the hashes are of its expected databases."""
-
-    name: str
-    domain: str
-    description: str
-    max_duration: float
-    noise_config: Mapping[str, Any] | None
-    ignore_capitalization: bool
-    ignore_punctuation: bool
-    clean_text: bool
-    disallow_extra_items: bool
-    success_signals: tuple[str, ...]
-    user_prompt: str
-    agent_prompt: str
-    user_tools: Mapping[str, Any]
-    agent_tools: Mapping[str, Any]
-    reference_answer: Any = None
-    db_state_assertions: tuple[Mapping[str, Any], ...] = ()
-    nl_assertions: tuple[str, ...] = ()
-    initialization_actions: tuple[Mapping[str, Any], ...] = ()
-    expected_db_hash: str | None = None
-    expected_user_db_hash: str | None = None
-
-
-_METADATA_ALWAYS = (
-    "name",
-    "domain",
-    "description",
-    "max_duration",
-    "noise_config",
-    "ignore_capitalization",
-    "ignore_punctuation",
-    "clean_text",
-    "disallow_extra_items",
-    "success_signals",
-)
-_METADATA_WHERE_PRESENT = (
-    "db_state_assertions",
-    "nl_assertions",
-    "initialization_actions",
-    "expected_db_hash",
-    "expected_user_db_hash",
-)
-
-
-def write_conversation_log(folder: Path, log: ConversationLog) -> None:
-    """Write `conversation_log.txt`, one line a segment in the order of their starts."""
-    lines = ["RTVI Evaluation Bridge - Conversation Log", _RULE, f"Start Time: {log.start_time}", _RULE, ""]
-    for segment in _by_start(log.segments):
+def write_conversation_log(folder: Path, segments: Sequence[LogSegment], start_time: str, end_time: str, stop_reason: str) -> None:
+    """Write `conversation_log.txt`, one line a segment in the order of their starts; both times are local ISO 8601."""
+    lines = ["RTVI Evaluation Bridge - Conversation Log", _RULE, f"Start Time: {start_time}", _RULE, ""]
+    for segment in _by_start(segments):
         spoken = " ".join(segment.text.splitlines())  # a line break in a bot's text must not forge a segment
         times = f"[{segment.start:7.3f}s - {segment.end:7.3f}s] ({segment.end - segment.start:.3f}s)"
         lines.append(f"{times} {segment.role.upper()}: {spoken}")
         if segment.latency_ms is not None:
             lines.append(f"  → Response latency: {segment.latency_ms:.1f}ms")
-    lines += ["", "", _RULE, f"End time: {log.end_time}", f"Stop reason: {log.stop_reason}", _RULE, ""]
+    lines += ["", "", _RULE, f"End time: {end_time}", f"Stop reason: {stop_reason}", _RULE, ""]
     write_atomic(folder / layout.CONVERSATION_LOG, "\n".join(lines))
 
 
@@ -134,11 +76,6 @@ def final_response(agent_actions: Sequence[Any] | None, user_actions: Sequence[A
     if pushed and not actions:
         return [_payload(text) for text in pushed]
     return [{"actions": actions}] if pulled else []
-
-
-def write_final_response(folder: Path, response: list[Any]) -> None:
-    """Write `final_agent_response.json`; `response` is what `final_response` returned."""
-    write_json(folder / layout.FINAL_RESPONSE, response)
 
 
 def write_db_hashes(folder: Path, db_hash: str | None, user_db_hash: str | None) -> None:
@@ -175,23 +112,6 @@ def write_llm_context(folder: Path, side: Literal["agent", "user"], messages: li
 def reference_document(answer: Any) -> Any:
     """A scenario's reference answer as `reference_answer.json` holds it: a text becomes `{"message": text}`."""
     return {"message": answer} if isinstance(answer, str) else answer
-
-
-def write_scenario_config(folder: Path, config: ScenarioConfig) -> None:
-    """Write `scenario_config/` into a scenario's folder."""
-    target = folder / layout.SCENARIO_CONFIG
-    target.mkdir(exist_ok=True)
-    metadata = {key: getattr(config, key) for key in _METADATA_ALWAYS}
-    metadata |= {key: value for key in _METADATA_WHERE_PRESENT if (value := getattr(config, key))}
-    write_json(target / "metadata.json", json_safe(metadata), indent=4)
-    for side, prompt, tools in (
-        ("user", config.user_prompt, config.user_tools),
-        ("agent", config.agent_prompt, config.agent_tools),
-    ):
-        write_atomic(target / f"{side}_prompt.txt", prompt)
-        write_json(target / f"{side}_tools.json", json.dumps(json_safe(tools)), indent=4)
-    if config.reference_answer is not None:
-        write_json(target / "reference_answer.json", json_safe(reference_document(config.reference_answer)), indent=4)
 
 
 def _by_start(segments: Sequence[LogSegment]) -> list[LogSegment]:

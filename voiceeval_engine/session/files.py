@@ -116,6 +116,22 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def read_json_if_any(path: Path | str) -> Any:
+    """As `read_json`; None where the file holds no JSON, or is not there."""
+    try:
+        return read_json(path)
+    except UnreadableFile:
+        return None
+
+
+def changed_at(path: Path | str) -> int:
+    """When a file was last written, ns since the epoch; 0 where there is none."""
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - hundreds of sessions at a look have no time for Path
+    except (OSError, ValueError):
+        return 0
+
+
 def json_safe(value: Any, depth: int = 0) -> Any:
     """A copy of foreign data that `write_json` accepts: what JSON has no form for becomes its text, what is too deep a note."""
     if value is None or isinstance(value, bool | str):

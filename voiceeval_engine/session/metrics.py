@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, read_json
+from voiceeval_engine.session.files import read_json_if_any
 
 INTERRUPTED = "[INTERRUPTED]"
 """The text of a turn that was cut off before it had any."""
@@ -115,26 +116,19 @@ def count_agent_responses(metrics: Mapping[str, Any], context_loader: ContextLoa
     It is `token_usage.agent.n_calls`; 0 there while `turns` holds agent turns means "not reported", then those are counted. Without
     that key it is the assistant messages of the context that `context_loader` gives.
     """
-    calls = whole(_at(_at(metrics.get("token_usage"), "agent"), "n_calls"))
+    calls = whole(at(at(metrics.get("token_usage"), "agent"), "n_calls"))
     if calls is not None and calls >= 0:
         return calls or _agent_turns(metrics.get("turns"))
     context = context_loader()
     if not isinstance(context, list) or not context:
         return None
-    roles = [_at(message, "role") for message in context]
+    roles = [at(message, "role") for message in context]
     return None if UNPARSED_ROLE in roles else roles.count("assistant")
 
 
 def saved_context(scenario_dir: Path | str) -> ContextLoader:
     """A loader of the agent's context that an attempt saved; it gives None where the file is not there or bad."""
-
-    def load() -> Any:
-        try:
-            return read_json(Path(scenario_dir, layout.AGENT_LOGS, layout.LLM_CONTEXT))
-        except UnreadableFile:
-            return None
-
-    return load
+    return partial(read_json_if_any, Path(scenario_dir, layout.AGENT_LOGS, layout.LLM_CONTEXT))
 
 
 def no_context() -> None:
@@ -155,14 +149,14 @@ def parse_metrics(value: Any) -> ScenarioMetrics:
         raise BadMetrics(f"total_turns is {_short(turns)}, not a number of turns")
     usage = value.get("token_usage")
     verdicts = value.get("db_state_assertion_verdicts")
-    failed = _at(value.get("success_breakdown"), "failed")
+    failed = at(value.get("success_breakdown"), "failed")
     stop_reason = value.get("stop_reason")
     return ScenarioMetrics(
         total_turns=total_turns,
         scenario_duration=_number(value, "scenario_duration") or 0.0,
         latencies=_latencies(value.get("latencies", [])),
-        agent_tokens=_tokens(_at(usage, "agent")),
-        user_tokens=_tokens(_at(usage, "user")),
+        agent_tokens=token_count(at(usage, "agent")),
+        user_tokens=token_count(at(usage, "user")),
         stalled=value.get("insufficient_agent_turns") is True,
         stop_reason=stop_reason if isinstance(stop_reason, str) else None,
         is_successful=_bool(value, "is_successful"),
@@ -184,7 +178,7 @@ def passes(verdicts: Any) -> tuple[bool, ...]:
     """The outcome of each record in a list of verdicts (predicates or assertions); only a literal true has passed."""
     if not isinstance(verdicts, list):
         return ()
-    return tuple(_at(verdict, "passed") is True for verdict in verdicts)
+    return tuple(at(verdict, "passed") is True for verdict in verdicts)
 
 
 def whole(value: Any) -> int | None:
@@ -203,7 +197,18 @@ def whole(value: Any) -> int | None:
     return int(value)
 
 
-def _at(value: Any, key: str) -> Any:
+def finite(value: Any) -> float | None:
+    """`value` as a float if it is a finite number; None for everything else."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    try:
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else None
+    except OverflowError:
+        return None
+
+
+def at(value: Any, key: str) -> Any:
+    """What a mapping holds under `key`; None where it holds nothing, or the value is no mapping."""
     return value.get(key) if type(value) is dict or isinstance(value, Mapping) else None
 
 
@@ -215,15 +220,10 @@ def _bool(value: Mapping[str, Any], key: str) -> bool | None:
 def _number(value: Mapping[str, Any], key: str) -> float | None:
     if key not in value:
         return None
-    found = value[key]
-    if type(found) is float and math.isfinite(found):
-        return found
-    try:
-        if isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(number := float(found)):
-            return number
-    except OverflowError:
-        pass
-    raise BadMetrics(f"{key} is {_short(found)}, not a finite number")
+    found = finite(value[key])
+    if found is None:
+        raise BadMetrics(f"{key} is {_short(value[key])}, not a finite number")
+    return found
 
 
 def _latencies(value: Any) -> tuple[LatencyRecord, ...]:
@@ -242,14 +242,15 @@ def _text(value: Mapping[str, Any], key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _tokens(value: Any) -> TokenCount:
-    return TokenCount(*(max(whole(_at(value, key)) or 0, 0) for key in ("n_calls", "prompt", "completion")))
+def token_count(value: Any) -> TokenCount:
+    """One side of `token_usage`; what is no count is 0."""
+    return TokenCount(*(max(whole(at(value, key)) or 0, 0) for key in ("n_calls", "prompt", "completion")))
 
 
 def _agent_turns(turns: Any) -> int:
     if not isinstance(turns, list):
         return 0
-    return sum(1 for turn in turns if _at(turn, "role") == "agent" and _at(turn, "text") != INTERRUPTED)
+    return sum(1 for turn in turns if at(turn, "role") == "agent" and at(turn, "text") != INTERRUPTED)
 
 
 def _short(value: Any) -> str:

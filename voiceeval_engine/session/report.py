@@ -15,22 +15,31 @@ from typing import Any, Literal
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.aggregate import Entry, Rate, RunAggregate, RunReport
 from voiceeval_engine.session.evidence import LogSegment
-from voiceeval_engine.session.files import UnreadableFile, read_json
-from voiceeval_engine.session.invocations import invocations, recorded_names
-from voiceeval_engine.session.metrics import ScenarioMetrics, latency_stats, saved_context, whole
-from voiceeval_engine.session.resume import NO_FOLDER, NO_METRICS, classify, scenario_names
-from voiceeval_engine.session.run_args import shareable
+from voiceeval_engine.session.metrics import ScenarioMetrics, latency_stats, whole
+from voiceeval_engine.session.resume import NO_FOLDER, NO_METRICS, classify, session_names
+from voiceeval_engine.session.run_args import floor_of, invocations, newest_options, recorded_names, shareable
 from voiceeval_engine.session.summary import SummaryNotes, warning_lines, wilson_interval
 from voiceeval_engine.session.transcripts import read_log, turns_of
 
 Outcome = Literal["passed", "failed", "stalled", "no verdict", "pending", "unreadable", "not run"]
 
-DEFAULT_FLOOR = 2
 MAX_TEXT = 20_000
 """Longer texts are cut: a report is read by people and sent around."""
 _WITHOUT_RESULT = {NO_FOLDER: "never started", NO_METRICS: "begun, without a result"}
 """What a resume calls these, in words for people who never resumed."""
 _JUDGE_SIGNALS = frozenset({"nl_assertion", "judge_passed"})
+RATES = {
+    "success": ("Success", "scenarios"),
+    "task_success": ("Task success (clean exit aside)", "scenarios"),
+    "is_action_match": ("Action list", "scenarios"),
+    "db_state_match": ("Database", "scenarios"),
+    "db_state_assertion": ("Database predicates", "predicates"),
+    "nl_assertion": ("Assertions", "assertions"),
+    "judge_passed": ("Judge", "scenarios"),
+    "clean_exit": ("Clean exit", "scenarios"),
+}
+"""The label and the unit of each rate."""
+_BY_DOMAIN = ("success", "task_success", "db_state_match", "nl_assertion", "db_state_assertion")
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,7 @@ class Started:
 
 @dataclass(frozen=True)
 class SessionReport:
-    """A session as it stands on disk. `rates` and `domains` (rates by block title) leave out what has no measurement.
+    """A session as it stands on disk. `rates` and `domains` (the key of a rate, and that rate by domain) leave out what has no measurement.
 
     The rates are those of `all_summary.txt`: a judge call that failed counts as failed, and is named in `warnings`.
     """
@@ -153,11 +162,11 @@ def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mappin
     the folder cannot be read.
     """
     records = invocations(session)
-    on_disk = _names(session, records)
+    on_disk = session_names(session, records)
     names = tuple(queue) or on_disk
-    floor = _floor(records)
+    floor = floor_of(newest_options(records))
     aggregate = RunAggregate(names, floor)
-    judgements = {name: _read(aggregate, session, name) for name in names}
+    judgements = {name: aggregate.read(session, name) for name in names}
     run = aggregate.report()
     entries = {entry.name: entry for entry in run.entries}
     unreadable, aside = dict(run.unreadable), _moved_aside(session)
@@ -184,39 +193,10 @@ def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mappin
         run=run,
         notes=notes,
         rates=tuple(_rates(run)),
-        domains=tuple((title, tuple(_domain_rates(rates, unit))) for title, unit, rates in _domain_blocks(run) if rates),
+        domains=tuple((key, rates) for key in _BY_DOMAIN if (rates := tuple(_domain_rates(run, key)))),
         scenarios=tuple(scenarios),
         invocations=tuple(map(_started, records)),
     )
-
-
-def _names(session: Path, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    recorded = (recorded_names(dict(record)) for record in records)
-    first = next((names for names in recorded if names), ())
-    return tuple(dict.fromkeys((*first, *scenario_names(session))))
-
-
-def _floor(records: Sequence[Mapping[str, Any]]) -> int:
-    parsed = records[-1].get("parsed_args") if records else None
-    floor = whole(parsed.get("min_agent_turns")) if isinstance(parsed, Mapping) else None
-    return floor if floor is not None and floor >= 0 else DEFAULT_FLOOR
-
-
-def _read(aggregate: RunAggregate, session: Path, name: str) -> Mapping[str, Any]:
-    """Add a scenario to the aggregate as far as it can be read; returns its judge's result."""
-    folder = layout.scenario_dir(session, name)
-    try:
-        metrics = read_json(folder / layout.METRICS)
-    except UnreadableFile as error:
-        if not error.missing:
-            aggregate.add_unreadable(name, error.reason)
-        return {}
-    try:
-        judged = read_json(folder / layout.JUDGE_RESULT)
-    except UnreadableFile:
-        judged = None
-    aggregate.add(name, metrics, judged, context_loader=saved_context(folder))
-    return judged if isinstance(judged, Mapping) else {}
 
 
 def _reported(session: Path, entry: Entry, judged: Mapping[str, Any], aside: tuple[str, ...]) -> ReportedScenario:
@@ -297,33 +277,19 @@ def _moved_aside(session: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _rates(run: RunReport) -> Iterable[MeasuredRate]:
-    for key, label, unit, rate in (
-        ("success", "Success", "scenarios", run.success),
-        ("task_success", "Task success (clean exit aside)", "scenarios", run.task_success),
-        ("is_action_match", "Action list", "scenarios", run.action_match),
-        ("db_state_match", "Database", "scenarios", run.db_state),
-        ("db_state_assertion", "Database predicates", "predicates", run.db_state_assertion),
-        ("nl_assertion", "Assertions", "assertions", run.nl_assertion),
-        ("judge_passed", "Judge", "scenarios", run.judge_passed),
-        ("clean_exit", "Clean exit", "scenarios", run.clean_exit),
-    ):
-        if rate is not None:
-            yield MeasuredRate(key, label, unit, rate.k, rate.n, *wilson_interval(rate.k, rate.n))
+    for key, (label, unit) in RATES.items():
+        if key in run.rates:
+            yield _measured(key, label, unit, run.rates[key])
 
 
-def _domain_blocks(run: RunReport) -> tuple[tuple[str, str, Mapping[str, Rate]], ...]:
-    return (
-        ("success", "scenarios", run.success_by_domain),
-        ("task_success", "scenarios", run.task_success_by_domain),
-        ("db_state_match", "scenarios", run.db_state_by_domain),
-        ("nl_assertion", "assertions", run.nl_assertion_by_domain),
-        ("db_state_assertion", "predicates", run.db_state_assertion_by_domain),
-    )
+def _domain_rates(run: RunReport, key: str) -> Iterable[MeasuredRate]:
+    for domain, rates in run.by_domain.items():
+        if key in rates:
+            yield _measured(domain, domain, RATES[key][1], rates[key])
 
 
-def _domain_rates(rates: Mapping[str, Rate], unit: str) -> Iterable[MeasuredRate]:
-    for domain, rate in rates.items():
-        yield MeasuredRate(domain, domain, unit, rate.k, rate.n, *wilson_interval(rate.k, rate.n))
+def _measured(key: str, label: str, unit: str, rate: Rate) -> MeasuredRate:
+    return MeasuredRate(key, label, unit, rate.k, rate.n, *wilson_interval(rate.k, rate.n))
 
 
 def _started(record: Mapping[str, Any]) -> Started:
@@ -334,5 +300,5 @@ def _started(record: Mapping[str, Any]) -> Started:
         started_at=clipped(record.get("started_at")),
         argv=_texts(argv),
         options=tuple((clipped(name), clipped(value) if value is not None else "null") for name, value in options.items()),
-        scenarios=len(recorded_names(dict(record))),
+        scenarios=len(recorded_names(record)),
     )

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json
 from voiceeval_engine.session.metrics import BadMetrics, count_agent_responses, parse_metrics, saved_context, whole
-from voiceeval_engine.session.run_args import REDACTED
+from voiceeval_engine.session.run_args import REDACTED, recorded_names
 
 State = Literal["completed", "in-flight", "fresh"]
 
@@ -84,6 +84,12 @@ def preview(session: Path, min_agent_turns: int) -> list[Classified]:
 def scenario_names(session: Path) -> list[str]:
     """The names of what `preview` would give. Raises OSError."""
     return [name for name in _kept_folders(session) if _has_evidence(session, name)]
+
+
+def session_names(session: Path, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """All scenarios of a session: those that its first invocation chose, then what else is on disk by name. Raises OSError."""
+    first = next(filter(None, map(recorded_names, records)), ())
+    return tuple(dict.fromkeys((*first, *scenario_names(session))))
 
 
 def render_preview(directory: str, min_agent_turns: int, scenarios: Sequence[Classified]) -> str:

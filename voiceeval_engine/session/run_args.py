@@ -1,7 +1,7 @@
-"""`run_args.json`: one record per invocation of a run, without the judge's key.
+"""`run_args.json`: one record per invocation of a run, without the judge's key, and what they tell whoever goes on with the session.
 
-Rules: artifacts page of the specification ("run_args.json record"), running page (the key is redacted by value). May
-import the standard library and this folder only.
+Sessions come from other programs too, so nothing in a record is trusted. May import the standard library and this folder only. Rules:
+artifacts page ("run_args.json record"), running page (the key is redacted by value; "Resume": the first invocation's names).
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from urllib.parse import quote, quote_plus
 
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, json_safe, read_json, write_json
+from voiceeval_engine.session.metrics import whole
 
 REDACTED = "<redacted>"
+DEFAULT_FLOOR = 2
 _KEY_OPTION = "--judge-api-key"
 _KEY_NAME = "judge_api_key"
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -34,6 +36,15 @@ class Invocation:
     resumed: bool = False
 
 
+@dataclass(frozen=True)
+class Selection:
+    """What an invocation ran: its names, and the options that chose them."""
+
+    names: tuple[str, ...]
+    scenarios: tuple[str, ...]
+    domain: str | None
+
+
 def append_invocation(session: Path, invocation: Invocation, secrets: Sequence[str] = ()) -> str | None:
     """Append a record to the session's `run_args.json`, redacted.
 
@@ -43,9 +54,9 @@ def append_invocation(session: Path, invocation: Invocation, secrets: Sequence[s
     path = session / layout.RUN_ARGS
     warning = None
     try:
-        invocations = read_invocations(session)
+        earlier = read_invocations(session)
     except UnreadableFile as error:
-        invocations = []
+        earlier = []
         if not error.missing:
             kept = _keep_aside(path)
             warning = f"{path.name} could not be read ({error.reason}); kept as {kept.name}, a fresh list begins"
@@ -60,9 +71,9 @@ def append_invocation(session: Path, invocation: Invocation, secrets: Sequence[s
         "resolved_scenario_count": len(invocation.scenario_names),
         "resolved_scenario_names": list(invocation.scenario_names),
     }
-    if invocation.resumed and invocations:
-        record["resumed_from_invocation"] = len(invocations) - 1
-    write_json(path, {"invocations": [*invocations, json_safe(record)]})
+    if invocation.resumed and earlier:
+        record["resumed_from_invocation"] = len(earlier) - 1
+    write_json(path, {"invocations": [*earlier, json_safe(record)]})
     return warning
 
 
@@ -72,6 +83,46 @@ def read_invocations(session: Path) -> list[Any]:
     if isinstance(value, dict) and isinstance(value.get("invocations"), list):
         return list(value["invocations"])
     return [value]
+
+
+def first_selection(session: Path) -> Selection | None:
+    """The selection of the session's first invocation, None where it is not known. Names that can be no folder are left out."""
+    for invocation in invocations(session):
+        names, parsed = recorded_names(invocation), invocation.get("parsed_args")
+        if names:
+            given = parsed if isinstance(parsed, dict) else {}
+            scenarios, domain = given.get("scenarios"), given.get("domain")
+            chosen = tuple(map(str, scenarios)) if isinstance(scenarios, list) else ()
+            return Selection(names, chosen, domain if isinstance(domain, str) else None)
+    return None
+
+
+def recorded_names(invocation: Mapping[str, Any]) -> tuple[str, ...]:
+    """The scenarios of an invocation's record, each once; a session may be a stranger's, so only names that can be a folder in it."""
+    names = invocation.get("resolved_scenario_names")
+    if not isinstance(names, list):
+        return ()
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and layout.is_folder_name(name)))
+
+
+def invocations(session: Path) -> list[dict[str, Any]]:
+    """The readable records of a session's invocations, oldest first; none where its `run_args.json` is not there or bad."""
+    try:
+        return [each for each in read_invocations(session) if isinstance(each, dict)]
+    except UnreadableFile:
+        return []
+
+
+def newest_options(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Every option of the last of these records; none where it holds none."""
+    parsed = records[-1].get("parsed_args") if records else None
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def floor_of(options: Mapping[str, Any]) -> int:
+    """The floor of agent turns among an invocation's options, the default where they tell none."""
+    floor = whole(options.get("min_agent_turns"))
+    return floor if floor is not None and floor >= 0 else DEFAULT_FLOOR
 
 
 def shareable(record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -19,6 +19,21 @@ from voiceeval_engine.session.metrics import TokenCount, latency_stats
 _DOUBLE = "=" * 80
 _SINGLE = "-" * 80
 _Z95 = 1.959963984540054
+_SIGNALS = (
+    ("is_action_match", "Action-list match:           ", "scenarios"),
+    ("db_state_match", "DB-State match:              ", "scenarios"),
+    ("db_state_assertion", "DB-State-Assertion pass:     ", "predicates"),
+    ("nl_assertion", "NL-Assertion pass:           ", "assertions"),
+    ("judge_passed", "Judge passed (>= threshold): ", "scenarios"),
+    ("clean_exit", "Clean exit: ", "scenarios"),
+)
+_DOMAIN_BLOCKS = {
+    "success": "Per-Domain Success Rate:",
+    "task_success": "Per-Domain Task Success Rate (excl. clean_exit):",
+    "db_state_match": "Per-Domain DB-State Match Rate:",
+    "nl_assertion": "Per-Domain NL-Assertion Pass Rate:",
+    "db_state_assertion": "Per-Domain DB-State-Assertion Pass Rate:",
+}
 
 
 @dataclass(frozen=True)
@@ -163,34 +178,22 @@ def _with_reasons(pairs: Iterable[tuple[str, str]]) -> Sequence[str]:
 
 
 def _rates(report: RunReport) -> list[str]:
-    if report.success is None:
+    success, task_success = report.rates.get("success"), report.rates.get("task_success")
+    if success is None:
         lines = ["Overall Success Rate: N/A (no scenarios had any applicable signal)"]
     else:
-        overall = f"{_percent(report.success)} ({_of(report.success)} scenarios"
+        overall = f"{_percent(success)} ({_of(success)} scenarios"
         lines = [f"Overall Success Rate: {overall} — strict conjunction across all applicable signals)"]
-        if report.task_success is not None:
-            task = f"{_percent(report.task_success)} ({_of(report.task_success)} scenarios)"
-            lines.append(f"Task Success Rate (excl. clean_exit): {task}")
+        if task_success is not None:
+            lines.append(f"Task Success Rate (excl. clean_exit): {_percent(task_success)} ({_of(task_success)} scenarios)")
     lines += ["", "Per-signal pass rates:"]
-    before_judge = (
-        ("Action-list match:           ", report.action_match, "scenarios"),
-        ("DB-State match:              ", report.db_state, "scenarios"),
-        ("DB-State-Assertion pass:     ", report.db_state_assertion, "predicates"),
-        ("NL-Assertion pass:           ", report.nl_assertion, "assertions"),
-    )
-    after_judge = (
-        ("Judge passed (>= threshold): ", report.judge_passed, "scenarios"),
-        ("Clean exit: ", report.clean_exit, "scenarios"),
-    )
-    lines += _signal_lines(before_judge)
-    if report.judge_score_mean is not None:
-        mean = f"{report.judge_score_mean:.3f} (across {report.judge_score_count} scenarios)"
-        lines.append(f"  Judge score mean:            {mean}")
-    return lines + _signal_lines(after_judge)
-
-
-def _signal_lines(rates: Iterable[tuple[str, Rate | None, str]]) -> list[str]:
-    return [f"  {label}{rate.percent:6.2f}% ({_of(rate)} {unit})" for label, rate, unit in rates if rate is not None]
+    for name, label, unit in _SIGNALS:
+        if name == "judge_passed" and report.judge_score_mean is not None:
+            mean = f"{report.judge_score_mean:.3f} (across {report.judge_score_count} scenarios)"
+            lines.append(f"  Judge score mean:            {mean}")
+        if (rate := report.rates.get(name)) is not None:
+            lines.append(f"  {label}{rate.percent:6.2f}% ({_of(rate)} {unit})")
+    return lines
 
 
 def _percent(rate: Rate) -> str:
@@ -213,15 +216,9 @@ def _tokens(report: RunReport) -> list[str]:
 
 
 def _domains(report: RunReport) -> list[str]:
-    blocks = (
-        ("Per-Domain Success Rate:", report.success_by_domain),
-        ("Per-Domain Task Success Rate (excl. clean_exit):", report.task_success_by_domain),
-        ("Per-Domain DB-State Match Rate:", report.db_state_by_domain),
-        ("Per-Domain NL-Assertion Pass Rate:", report.nl_assertion_by_domain),
-        ("Per-Domain DB-State-Assertion Pass Rate:", report.db_state_assertion_by_domain),
-    )
     lines: list[str] = []
-    for title, rates in blocks:
+    for name, title in _DOMAIN_BLOCKS.items():
+        rates = {domain: rates[name] for domain, rates in report.by_domain.items() if name in rates}
         if len(rates) > 1:
             lines += ["", title, _SINGLE, *(f"  {domain}: {_percent(rate)} ({_of(rate)})" for domain, rate in rates.items())]
     return ["", *lines] if lines else []
