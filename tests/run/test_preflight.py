@@ -20,6 +20,7 @@ from outputs import put_session
 from voiceeval_engine.run import preflight as module
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.session import room
+from voiceeval_engine.wire import link
 
 PACK = Path(__file__).parents[1] / "data" / "short_pack"
 NAME = "short__order"
@@ -47,7 +48,8 @@ def test_what_is_well_is_said_with_its_figures_and_leaves_nothing_on_disk(tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-def test_every_bot_of_every_pair_is_asked(tmp_path: Path) -> None:
+def test_every_bot_of_every_pair_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "BOT_READY_TIMEOUT", 0.5)
     good, mute = HostileBot(), HostileBot(greets=False)
     with serving(good, mute):
         found, all_good = check(
