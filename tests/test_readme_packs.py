@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bot_farm import serving
+from bot_farm import patient_pair, serving
 from pydantic import BaseModel
 
 from voiceeval_engine.bots.script import Manners
-from voiceeval_engine.bots.server import BotPair
 from voiceeval_engine.scenarios import pack_format as pack
 from voiceeval_engine.scenarios import script
 from voiceeval_tui.cli import main
@@ -49,7 +48,7 @@ def test_the_example_pack_loads_and_its_scenario_passes(
     assert main(listing) == 0
     out, err = capfd.readouterr()
     assert ("tea:\n  tea__two_greens\n" in out, err) == (True, "")
-    pair = BotPair()
+    pair = patient_pair()
     with serving(pair):
         assert main([*run, "--agent-url", pair.agent.url, "--user-url", pair.user.url]) == 0
     out, _ = capfd.readouterr()

@@ -7,9 +7,27 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+from voiceeval_engine.bots.script import Manners
+from voiceeval_engine.bots.server import BotPair
+
 PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class _Patient(Manners):
+    delay: float = 1.1
+
+    @property
+    def hang_over(self) -> float:
+        return 1.0
+
+
+def patient_pair() -> BotPair:
+    """An embedded pair that takes only a longer silence for an end, so that a busy machine's stutter is none."""
+    return BotPair(agent_manners=_Patient(), user_manners=_Patient())
 
 
 @contextmanager

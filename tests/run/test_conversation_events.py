@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bot_farm import serving
+from bot_farm import patient_pair, serving
 from engine_run import Ran, run_engine, scenario
 from hostile_bots import LOUD, HostileBot, Stage, says_goodbye
 
@@ -111,7 +111,7 @@ def test_a_tool_call_of_any_server_is_one_event_and_one_more_where_it_was_applie
 
 @pytest.fixture
 def embedded() -> Iterator[BotPair]:
-    pair = BotPair()
+    pair = patient_pair()
     with serving(pair):
         yield pair
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bot_farm import serving
+from bot_farm import patient_pair, serving
 from engine_run import LOG_LINE, Ran, run_engine, scenario
 
-from voiceeval_engine.bots.server import BotPair
 from voiceeval_engine.live import events
 from voiceeval_engine.live.journal import JournalReading, read_events
 from voiceeval_engine.live.state import RunState
@@ -60,7 +59,7 @@ NOT_RUN = [
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     scenarios = _scenarios()
-    pairs = [BotPair() for _ in scenarios]
+    pairs = [patient_pair() for _ in scenarios]
     with serving(*pairs):
         yield run_engine(tmp_path_factory.mktemp("results"), [(pair.agent, pair.user) for pair in pairs], scenarios)
 

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bot_farm import serving
+from bot_farm import patient_pair, serving
 from engine_run import LOG_LINE, Ran, run_engine, scenario
 from hostile_bots import LOUD, SILENT, Act, Drop, HostileBot, Raw, Refusal, Stage
 
-from voiceeval_engine.bots.server import BotPair
 from voiceeval_engine.live import events
 from voiceeval_engine.scenarios.script import Step
 from voiceeval_engine.wire import link, rtvi
@@ -354,7 +353,7 @@ MUTE_AT_THE_END = [
 
 
 def _run(folder: Path, rows: list[Row]) -> Ran:
-    good = BotPair()
+    good = patient_pair()
     pairs = [row.bots() for row in rows]
     scenarios = {f"h__{row.name}": scenario(f"h__{row.name}", **row.fields) for row in rows}
     scenarios["h__good"] = scenario(

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bot_farm import serving
+from bot_farm import patient_pair, serving
 from engine_run import QUICK, Ran, run_engine
 
-from voiceeval_engine.bots.server import BotPair
 from voiceeval_engine.live import events
 from voiceeval_engine.run.asking import list_scenarios
 from voiceeval_engine.run.launch import LaunchError, make_plan
@@ -45,7 +44,7 @@ def fresh(starts: Path) -> Path:
 @pytest.fixture(scope="module")
 def ran(starts: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     catalog = Catalog([NemoSource(HelperProcess(request_seconds=10))])
-    pairs = [BotPair(), BotPair()]
+    pairs = [patient_pair(), patient_pair()]
     with serving(*pairs):
         yield run_engine(tmp_path_factory.mktemp("results"), [(pair.agent, pair.user) for pair in pairs], catalog, NAMES)
     catalog.close()
@@ -104,7 +103,7 @@ def test_the_run_ends_as_any_other(ran: Ran) -> None:
 
 
 def test_a_resume_of_what_is_complete_starts_no_helper(fresh: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    pair = BotPair()
+    pair = patient_pair()
     with serving(pair):
         given = [
             "--no-ui", "--judge-url", "", "--pause", "0", "--min-agent-turns", "1", "--output-dir", str(tmp_path),

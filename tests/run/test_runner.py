@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bot_farm import serving
+from bot_farm import patient_pair, serving
 from engine_run import QUICK, Ran, Source, run_engine, scenario
 from hostile_bots import HostileBot, Refusal, Stage, says_goodbye
 
-from voiceeval_engine.bots.server import BotPair
 from voiceeval_engine.live import events
 from voiceeval_engine.run import records as records_module
 from voiceeval_engine.run import runner as runner_module
@@ -167,7 +166,7 @@ def test_a_session_path_of_undecodable_bytes_is_no_trouble(
 @pytest.fixture
 def stopped(tmp_path: Path) -> Iterator[tuple[Ran, float]]:
     """A run of three scenarios on two pairs that was stopped in its second and third conversation, and how long that took (s)."""
-    pairs = [BotPair(), BotPair()]
+    pairs = [patient_pair(), patient_pair()]
     scenarios = {
         "s__done": scenario("s__done", [Step(say="Goodbye.", exit="done")]),
         "s__cut": scenario("s__cut", TALKS_ON, TALKS_ON),

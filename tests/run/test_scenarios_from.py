@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bot_farm import serving
+from bot_farm import patient_pair, serving
 from engine_run import QUICK, run_engine, scenario
 
-from voiceeval_engine.bots.server import BotPair
 from voiceeval_engine.run.asking import list_scenarios
 from voiceeval_engine.run.launch import LaunchError, make_plan
 from voiceeval_engine.run.options import RunOptions
@@ -31,7 +30,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name: scenario(name, AGENT, USER, agent_state={"db": {"orders": {}}} if name == "talk__2" else {}, reference_answer=[])
         for name in NAMES
     }
-    pair = BotPair()
+    pair = patient_pair()
     with serving(pair):
         ran = run_engine(tmp_path_factory.mktemp("first"), [(pair.agent, pair.user)], held)
     assert ran.complete
@@ -42,7 +41,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quick(earlier: Path, tmp_path: Path) -> Iterator[list[str]]:
     """A command line on bots that serve, the earlier session beside its own."""
     shutil.copytree(earlier, tmp_path / "eval_20260101_000000")
-    pair = BotPair()
+    pair = patient_pair()
     with serving(pair):
         yield [
             "--no-ui", "--judge-url", "", "--pause", "0", "--min-agent-turns", "1", "--output-dir", str(tmp_path),
