@@ -34,8 +34,8 @@ FAULT_EVERY = 1.5
 RESTS = 15
 REST_EVERY = 60.0
 """s at least between two rests, of which there are no more than RESTS."""
-RESTED = 3.0
-"""s without anything to do after which what is held is looked at."""
+RESTED = 7.0
+"""s without anything to do after which what is held is looked at; the judge's idle connection lives 5 s."""
 BOUND_KB_PER_SCENARIO = 20.0
 """What the engine may keep of a scenario that ended: its results, its part of the fold, its backlog entry, and the allocator's noise."""
 
