@@ -40,7 +40,7 @@ def _figures(what: str, work: str, path: Path, count: int, times: int) -> list[F
     ]
     command = f"python -m tests.bench data --times {times}"
     return [
-        Figure(command, f"{what}, median of {times}", median(float(each.output) for each in runs), "s"),
+        Figure(command, f"{what}: CPU, median of {times}", median(float(each.output) for each in runs), "s"),
         Figure(command, f"{what}: resident, highest", max(each.peak_mb for each in runs), "MB", digits=0),
     ]
 

@@ -28,25 +28,16 @@ def run(folder: Path, scenarios: list[int], times: int) -> list[Figure]:
         pack = scripts.write_pack(root / "pack", [scripts.endless_scenario(name) for name in _names(count)])
         command = f"python -m tests.bench resume --scenarios {count}"
         preview = [str(PRODUCT), "check-resume", str(session)]
-        seconds, peak = _median(preview, times, f"({count} completed, 0 would re-run, 0 fresh)")
-        figures += [
-            Figure(
-                command,
-                f"check-resume of {count:,}, median of {times}",
-                seconds,
-                "s",
-                BOUND_SECONDS if count == BOUND_FOR else None,
-                3,
-            ),
-            Figure(command, "the same: resident, highest", peak, "MB", digits=0),
-        ]
         arguments = ("--scenario-dir", str(pack), "--domain", "dom", "--output-dir", str(root), "--judge-url", "", "--no-ui")
-        seconds, peak = _median(
-            [str(PRODUCT), "--resume", TIMESTAMP, *arguments], times, f"{count} of {count} scenarios have a result"
-        )
+        resume = [str(PRODUCT), "--resume", TIMESTAMP, *arguments]
+        bound = BOUND_SECONDS if count == BOUND_FOR else None
         figures += [
-            Figure(command, f"--resume of {count:,} with nothing left to do, median of {times}", seconds, "s"),
-            Figure(command, "the same: resident, highest", peak, "MB", digits=0),
+            *_figures(
+                command, f"check-resume of {count:,}", preview, times, f"({count} completed, 0 would re-run, 0 fresh)", bound
+            ),
+            *_figures(
+                command, f"--resume of {count:,}, nothing left to do", resume, times, f"{count} of {count} scenarios have a result"
+            ),
             Figure(command, "one metrics.json", size / 1000, "kB", digits=1),
         ]
     print_figures("Resume", figures)
@@ -94,9 +85,13 @@ def _names(count: int) -> list[str]:
     return [f"dom__{number:05d}" for number in range(count)]
 
 
-def _median(command: list[str], times: int, says: str) -> tuple[float, float]:
-    """Wall time in s and memory at its highest in MB; raises BenchError for a command that does not say what it should."""
-    runs = [measure(command) for _ in range(times + 1)][1:]
+def _figures(command: str, what: str, run: list[str], times: int, says: str, bound: float | None = None) -> list[Figure]:
+    """The median of `times` runs; raises BenchError for one that does not say what it should."""
+    runs = [measure(run) for _ in range(times + 1)][1:]
     if not all(says in each.output for each in runs):
-        raise BenchError(f"{' '.join(command[:3])} printed {runs[0].output[-400:]}")
-    return statistics.median(each.seconds for each in runs), max(each.peak_mb for each in runs)
+        raise BenchError(f"{' '.join(run[:3])} printed {runs[0].output[-400:]}")
+    return [
+        Figure(command, f"{what}, median of {times}", statistics.median(each.seconds for each in runs), "s", bound, 3),
+        Figure(command, f"{what}: CPU", statistics.median(each.cpu for each in runs), "s", digits=3),
+        Figure(command, f"{what}: resident, highest", max(each.peak_mb for each in runs), "MB", digits=0),
+    ]

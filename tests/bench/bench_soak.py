@@ -34,8 +34,10 @@ FAULT_EVERY = 1.5
 RESTS = 15
 REST_EVERY = 60.0
 """s at least between two rests, of which there are no more than RESTS."""
-RESTED = 3.0
-"""s without anything to do after which what is held is looked at."""
+RESTED = 7.0
+"""s without anything to do after which what is held is looked at; the judge's idle connection lives 5 s."""
+WARM = 50
+"""Scenarios after which the engine has everything it ever starts: the worker process comes with 256 KB of results."""
 BOUND_KB_PER_SCENARIO = 20.0
 """What the engine may keep of a scenario that ended: its results, its part of the fold, its backlog entry, and the allocator's noise."""
 
@@ -85,8 +87,8 @@ def run(folder: Path, minutes: float, seed: int) -> list[Figure]:
             end(engine)
     print_table("Faults", ("what", "times"), [(what, str(times)) for what, times in sorted(faults.counts.items())])
     print_table("At rest", ("after", "done", "MB", "threads", "tasks", "sockets", "files"), [rest.cells() for rest in rests])
-    if len(rests) > 1 and (opened := rests[-1].names - rests[1].names):
-        print(f"open at the last rest but not at the second: {dict(opened)}")
+    if (warm := _warm(rests)) and (opened := warm[-1].names - warm[0].names):
+        print(f"open at the last rest but not before: {dict(opened)}")
     wrong = [*faults.failures, *_lost(session, names)] + ([f"exit code {code}, see {folder / 'printed'}"] if code else [])
     for sentence in wrong:
         print(f"  WRONG: {sentence}", flush=True)
@@ -173,16 +175,22 @@ def _lost(session: Path, names: list[str]) -> list[str]:
     return wrong
 
 
+def _warm(rests: list[Rest]) -> list[Rest]:
+    """Those that are held against one another."""
+    return [rest for rest in rests if rest.done >= WARM]
+
+
 def _figures(command: str, rests: list[Rest], wrong: int) -> list[Figure]:
-    if len(rests) < 3:
-        raise BenchError("too short: less than three rests")
-    early, late = rests[1], rests[-1]
-    slope, _ = linear_regression([rest.done for rest in rests[1:]], [rest.rss_mb * 1000 for rest in rests[1:]])
+    warm = _warm(rests)
+    if len(warm) < 3:
+        raise BenchError(f"too short: less than three rests after {WARM} scenarios")
+    early, late = warm[0], warm[-1]
+    slope, _ = linear_regression([rest.done for rest in warm], [rest.rss_mb * 1000 for rest in warm])
 
     def more(what: str) -> Any:
         return getattr(late, what) - getattr(early, what)
 
-    since = f"since the second of {len(rests)} rests"
+    since = f"since the first of {len(warm)} rests"
     return [
         Figure(command, f"memory at rest, {since}", more("rss_mb"), "MB", digits=1),
         Figure(command, "the same for each scenario that ended", slope, "kB", BOUND_KB_PER_SCENARIO, 1),

@@ -148,9 +148,10 @@ def run_product(arguments: Sequence[str], folder: Path, *, pacing_report: Path |
 
 @dataclass(frozen=True)
 class Measured:
-    """What a command took: wall time (s), resident memory at its highest (MB of 10^6), and what it printed."""
+    """What a command took: wall time and CPU (s), resident memory at its highest (MB of 10^6), and what it printed."""
 
     seconds: float
+    cpu: float
     peak_mb: float
     output: str
 
@@ -164,7 +165,7 @@ def measure(command: Sequence[str]) -> Measured:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise BenchError(f"{' '.join(command[:4])} ended with {process.returncode}: {output[-1000:]}")
-    return Measured(time.perf_counter() - began, usage.ru_maxrss * 1024 / 1e6, output)
+    return Measured(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6, output)
 
 
 def pair_arguments(urls: Sequence[tuple[str, str]]) -> list[str]:

@@ -1,8 +1,10 @@
-"""What watchers are told of interruptions and tools: each thing once, however often a bot tells it."""
+"""What watchers are told of interruptions and tools: each thing once, however often a bot tells it. And what is left of a conversation."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from engine_run import Ran, run_engine, scenario
 from hostile_bots import LOUD, HostileBot, Stage, says_goodbye
 
 from voiceeval_engine.bots.server import BotPair
+from voiceeval_engine.bridge.conversation import Conversation
 from voiceeval_engine.live import events
 from voiceeval_engine.scenarios.script import Step
 from voiceeval_engine.wire.frames import encode_interruption
@@ -136,3 +139,31 @@ def test_an_embedded_bots_tool_call_is_told_once_and_once_more_where_it_was_appl
     ran = run_engine(tmp_path, [(embedded.agent, embedded.user)], {"s__1": made}, **BRIEF)
     ends = [("agent", "EndConversation", False)]
     assert _called(ran) == [("agent", tool["name"], each) for each in applied] + ends
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_conversation_that_is_over_is_gone_without_a_garbage_collection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """Its buffers and resamplers hold hundreds of KB, and a collection may be many conversations away."""
+    seen: list[weakref.ref[Conversation]] = []
+    run = Conversation.run
+
+    async def noted(self: Conversation) -> Any:
+        seen.append(weakref.ref(self))
+        return await run(self)
+
+    async def dies(stage: Stage) -> None:
+        await stage.speak("Good")
+        stage.socket.transport.abort()
+
+    monkeypatch.setattr(Conversation, "run", noted)
+    agent, user = HostileBot(dies if lost else _says_goodbye), HostileBot()
+    gc.collect()
+    gc.disable()
+    try:
+        with serving(agent, user):
+            run_engine(tmp_path, [(agent, user)], {"s__1": scenario("s__1")}, **BRIEF)
+        assert [ref() for ref in seen] == [None]
+    finally:
+        gc.enable()

@@ -166,6 +166,7 @@ class Conversation:
                 syncing.cancel()
                 await asyncio.gather(syncing, return_exceptions=True)
             await asyncio.gather(*(link.close() for link in self._links.values()))
+            self._links.clear()  # each knows this object: a ring of buffers that would wait for the garbage collector
             if self._recorder is not None:
                 with contextlib.suppress(OSError):  # it was told above, or something else is on its way up
                     await self._recorder.close()
