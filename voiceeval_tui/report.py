@@ -20,9 +20,10 @@ from voiceeval_engine.session.summary import render_summary
 from voiceeval_tui import documents
 from voiceeval_tui.arguments import build_report_parser
 from voiceeval_tui.errors import CommandError
+from voiceeval_tui.session_files import journal_events
 from voiceeval_tui.text import safe
 
-_NOT_RUN, _BEGUN, _DONE = b'"type":"scenario_not_run"', b'"type":"attempt_started"', b'"type":"scenario_scored"'
+_MARKS = (b'"type":"scenario_not_run"', b'"type":"attempt_started"', b'"type":"scenario_scored"')
 
 
 def report(argv: Sequence[str]) -> int:
@@ -51,21 +52,11 @@ def report(argv: Sequence[str]) -> int:
 def why_not_run(session: Path) -> dict[str, str]:
     """Why scenarios have no result, as the journal tells: the last word on each that did not run. Empty without a journal."""
     reasons: dict[str, str] = {}
-    try:
-        with (session / layout.JOURNAL).open("rb") as file:
-            for line in file:
-                if _NOT_RUN not in line and _BEGUN not in line and _DONE not in line:
-                    continue
-                try:
-                    event = events.parse_event(line)
-                except events.BadEvent:
-                    continue
-                if isinstance(event, events.ScenarioNotRun):
-                    reasons[event.scenario] = event.reason
-                elif isinstance(event, events.AttemptEvent):
-                    reasons.pop(event.scenario, None)
-    except OSError:
-        return {}
+    for event in journal_events(session / layout.JOURNAL, *_MARKS):
+        if isinstance(event, events.ScenarioNotRun):
+            reasons[event.scenario] = event.reason
+        elif isinstance(event, events.AttemptEvent):
+            reasons.pop(event.scenario, None)
     return reasons
 
 

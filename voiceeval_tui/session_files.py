@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,30 +48,35 @@ def parse_log_line(line: str) -> events.Logged | None:
     return events.Logged(level=level, message=events.clip(match[3]), time=local_time(match[1]) or 0.0)
 
 
+def journal_events(journal: Path, *marks: bytes) -> Iterator[events.Event]:
+    """The events of a journal whose line holds one of `marks`, as far as it can be read; none where there is no journal."""
+    marked = re.compile(b"|".join(map(re.escape, marks)))
+    try:
+        with journal.open("rb") as file:
+            for line in filter(marked.search, file):
+                try:
+                    event = events.parse_event(line)
+                except events.BadEvent:
+                    continue
+                yield event
+    except OSError:
+        return
+
+
 def _from_journal(path: Path, scenario: str) -> Transcript | None:
     """The one source that knows tool calls and interruptions. Attempts that came to nothing are passed over."""
     mark = f'"scenario":{json.dumps(scenario, ensure_ascii=False)}'.encode("utf-8", "replace")
     current: Transcript | None = None
     accepted: Transcript | None = None
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                if mark not in line:
-                    continue
-                try:
-                    event = events.parse_event(line)
-                except events.BadEvent:
-                    continue
-                if not isinstance(event, events.AttemptEvent) or event.scenario != scenario:
-                    continue
-                if isinstance(event, events.AttemptStarted):
-                    current = Transcript(event.attempt)
-                if isinstance(event, events.ScenarioScored) and not event.restored and current is not None:
-                    accepted = current
-                elif current is not None:
-                    current.apply(event)
-    except OSError:
-        return None
+    for event in journal_events(path, mark):
+        if not isinstance(event, events.AttemptEvent) or event.scenario != scenario:
+            continue
+        if isinstance(event, events.AttemptStarted):
+            current = Transcript(event.attempt)
+        if isinstance(event, events.ScenarioScored) and not event.restored and current is not None:
+            accepted = current
+        elif current is not None:
+            current.apply(event)
     return accepted if accepted is not None and accepted.settled else None
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from voiceeval_engine.scenarios.model import SIGNALS, Signal
-from voiceeval_engine.scoring.signals import Outcome, breakdown, conversation_end, is_stalled, outcome
-from voiceeval_engine.session.results import rate_verdict
+from voiceeval_engine.scoring.signals import breakdown, conversation_end, is_stalled
+from voiceeval_engine.session.results import composite, rate_verdict
 
 TOOL = (True, "agent_end_conversation_tool")
 MISSING = (False, "agent_end_conversation_tool_missing")
@@ -78,19 +80,22 @@ def test_every_signal_is_in_at_most_one_bucket_in_order(whitelist: set[Signal], 
 @pytest.mark.parametrize(
     ("verdicts", "expected"),
     [
-        ({"is_action_match": True, "clean_exit": True}, Outcome(True, True)),
-        ({"is_action_match": True, "clean_exit": False}, Outcome(False, True)),
-        ({"is_action_match": False, "clean_exit": True}, Outcome(False, False)),
-        ({"is_action_match": False, "clean_exit": False}, Outcome(False, False)),
-        ({"is_action_match": None, "clean_exit": True}, Outcome(True, True)),
-        ({"is_action_match": None, "clean_exit": None}, Outcome(None, None)),
-        ({"judge_passed": False}, Outcome(None, None)),
+        ({"is_action_match": True, "clean_exit": True}, (True, True)),
+        ({"is_action_match": True, "clean_exit": False}, (False, True)),
+        ({"is_action_match": False, "clean_exit": True}, (False, False)),
+        ({"is_action_match": False, "clean_exit": False}, (False, False)),
+        ({"is_action_match": None, "clean_exit": True}, (True, True)),
+        ({"is_action_match": None, "clean_exit": None}, ("N/A", None)),
+        ({"judge_passed": False}, ("N/A", None)),
     ],
 )
-def test_the_composite_is_a_conjunction_over_what_has_a_verdict(verdicts: dict[Signal, bool | None], expected: Outcome) -> None:
+def test_the_composite_is_a_conjunction_over_what_has_a_verdict(
+    verdicts: dict[Signal, bool | None], expected: tuple[Any, Any]
+) -> None:
     signals = breakdown(("is_action_match", "clean_exit"), verdicts)
-    assert outcome(signals, stalled=False) == expected
-    assert outcome(signals, stalled=True) == Outcome(False, False)
+    found = composite(signals.passed, signals.failed, stalled=False)
+    assert (found["is_successful"], found.get("is_task_successful")) == expected
+    assert composite(signals.passed, signals.failed, stalled=True) == {"is_successful": False, "is_task_successful": False}
 
 
 @pytest.mark.parametrize(

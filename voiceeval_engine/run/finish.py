@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def write_config(folder: Path, scenario: Scenario) -> None:
     """Write `scenario_config/`: what was asked."""
     target = folder / layout.SCENARIO_CONFIG
     target.mkdir(exist_ok=True)
-    values = {**vars(scenario), "noise_config": scenario.noise and scenario.noise.to_dict()}
+    values = {**vars(scenario), "noise_config": scenario.noise and asdict(scenario.noise)}
     metadata = {key: values[key] for key in _METADATA_ALWAYS} | {key: values[key] for key in _METADATA_WHERE_PRESENT if values[key]}
     write_json(target / "metadata.json", json_safe(metadata), indent=4)
     for side in ("user", "agent"):

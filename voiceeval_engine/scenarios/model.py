@@ -49,7 +49,7 @@ def name_prefix(name: str) -> str:
 
 @dataclass(frozen=True)
 class NoiseConfig:
-    """Noise that the agent hears mixed into the user's speech. Gains in dB, durations in s."""
+    """Noise that the agent hears mixed into the user's speech. Gains in dB, durations in s; fields in the order of `metadata.json`."""
 
     noise_files: tuple[str, ...] = ()
     gain_db: float = 0.0
@@ -57,17 +57,6 @@ class NoiseConfig:
     random_offset: bool = True
     random_white_noise: bool = False
     white_noise_db: float = -90.0
-
-    def to_dict(self) -> JsonDict:
-        """The form that `metadata.json` holds, keys in the reference's order."""
-        return {
-            "noise_files": list(self.noise_files),
-            "gain_db": self.gain_db,
-            "max_noise_duration": self.max_noise_duration,
-            "random_offset": self.random_offset,
-            "random_white_noise": self.random_white_noise,
-            "white_noise_db": self.white_noise_db,
-        }
 
 
 class Elsewhere(Protocol):

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from voiceeval_engine.scoring.signals import breakdown, is_stalled, outcome
+from voiceeval_engine.scoring.signals import breakdown, is_stalled
 from voiceeval_engine.scoring.verdict import Verdict
 from voiceeval_engine.session.metrics import ContextLoader, count_agent_responses
-from voiceeval_engine.session.results import saved_verdicts
+from voiceeval_engine.session.results import composite, saved_verdicts
 
 METRICS_KEYS = (
     "total_turns", "duration_seconds", "turns", "latency_stats", "latencies", "scenario_name", "scenario_directory",
@@ -24,7 +24,9 @@ METRICS_KEYS = (
     "auto_retry_reasons", "is_successful", "is_task_successful", "trace_metrics",
 )  # fmt: skip
 """The keys of `metrics.json`, in the reference's order."""
-_JUDGE_KEYS = frozenset({"judge_score", "judge_passed", "nl_assertion_pass_rate"})
+_DERIVED = frozenset(
+    {"judge_score", "judge_passed", "nl_assertion_pass_rate", "insufficient_agent_turns", "is_successful", "is_task_successful"}
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def rescore(
     """The metrics with this judge's verdict (None: there is no judge) in place of an earlier one, composite verdicts derived again under
     the floor given.
     """
-    changed = {key: value for key, value in metrics.items() if key not in _JUDGE_KEYS}
+    changed = {key: value for key, value in metrics.items() if key not in _DERIVED}
     if judge is not None:
         changed["judge_score"] = judge.score
         if judge.passed is not None:
@@ -63,17 +65,11 @@ def rescore(
         if judge.nl_assertion_pass_rate is not None:
             changed["nl_assertion_pass_rate"] = judge.nl_assertion_pass_rate
     stalled = is_stalled(count_agent_responses(changed, context_loader), min_agent_turns)
-    changed.pop("insufficient_agent_turns", None)
     if stalled:
         changed["insufficient_agent_turns"] = True
     signals = breakdown(whitelist, saved_verdicts(changed))
-    result = outcome(signals, stalled)
     changed["success_breakdown"] = {bucket: list(names) for bucket, names in asdict(signals).items()}
-    changed["is_successful"] = "N/A" if result.is_successful is None else result.is_successful
-    changed.pop("is_task_successful", None)
-    if result.is_task_successful is not None:
-        changed["is_task_successful"] = result.is_task_successful
-    return in_key_order(changed)
+    return in_key_order(changed | composite(signals.passed, signals.failed, stalled=stalled))
 
 
 def in_key_order(metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,14 +37,6 @@ class Breakdown:
     excluded: tuple[Signal, ...]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The composite verdicts; None stands for `"N/A"` and for an absent `is_task_successful`."""
-
-    is_successful: bool | None
-    is_task_successful: bool | None
-
-
 def conversation_end(
     stop_reason: str, simulator_end_reported: bool, last_speaker: str | None, policy: EndPolicy
 ) -> ConversationEnd:
@@ -68,15 +60,6 @@ def breakdown(whitelist: Collection[str], verdicts: Mapping[str, bool | None]) -
 
     excluded = tuple(signal for signal in SIGNALS if signal not in whitelist and verdicts.get(signal) is not None)
     return Breakdown(bucket(True), bucket(False), bucket(None), excluded)
-
-
-def outcome(signals: Breakdown, stalled: bool) -> Outcome:
-    """The conjunction over the whitelisted signals that have a verdict; a stalled scenario has failed whatever they say."""
-    if stalled:
-        return Outcome(False, False)
-    if not signals.passed and not signals.failed:
-        return Outcome(None, None)
-    return Outcome(not signals.failed, set(signals.failed) <= {"clean_exit"})
 
 
 def is_stalled(agent_responses: int | None, min_agent_turns: int) -> bool:

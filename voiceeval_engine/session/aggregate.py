@@ -25,7 +25,7 @@ from voiceeval_engine.session.metrics import (
     parse_metrics,
     saved_context,
 )
-from voiceeval_engine.session.results import judgement_of, read_result
+from voiceeval_engine.session.results import composite, judgement_of, read_result
 
 AGENT_DISCONNECTED = "[AGENT_DISCONNECTED]"
 
@@ -182,13 +182,9 @@ def on_own_merits(metrics: Mapping[str, Any], min_agent_turns: int, context_load
     passed, failed = breakdown.get("passed"), breakdown.get("failed")
     if not isinstance(passed, list) or not isinstance(failed, list):
         return metrics
-    derived = {key: value for key, value in metrics.items() if key != "insufficient_agent_turns"}
-    derived["is_successful"] = not failed if passed or failed else "N/A"
-    if passed or failed:
-        derived["is_task_successful"] = all(signal == "clean_exit" for signal in failed)
-    else:
-        derived.pop("is_task_successful", None)
-    return derived
+    verdicts = composite(passed, failed, stalled=False)
+    dropped = {"insufficient_agent_turns", "is_task_successful"} - verdicts.keys()
+    return {key: value for key, value in metrics.items() if key not in dropped} | verdicts
 
 
 def _one(verdict: bool | None) -> tuple[bool, ...]:

@@ -6,7 +6,7 @@ verdict is out"; scoring page (the six signals).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,17 @@ def saved_verdicts(metrics: Mapping[str, Any]) -> dict[str, bool | None]:
 def rate_verdict(rate: float | None) -> bool | None:
     """A pass rate as a signal: true only at exactly 1.0, None where there is none."""
     return None if rate is None else rate == 1.0
+
+
+def composite(passed: Sequence[Any], failed: Sequence[Any], *, stalled: bool) -> dict[str, Any]:
+    """The composite verdicts as `metrics.json` holds them: conjunctions over the signals that count and have a verdict.
+
+    Without any there is no task verdict; a stalled scenario has failed whatever they say.
+    """
+    if not stalled and not passed and not failed:
+        return {"is_successful": "N/A"}
+    task = all(signal == "clean_exit" for signal in failed)
+    return {"is_successful": not stalled and not failed, "is_task_successful": not stalled and task}
 
 
 def event_fields(metrics: Mapping[str, Any], judgement: Judgement) -> dict[str, Any]:
