@@ -16,6 +16,7 @@ from voiceeval_engine.bridge.setup import SIDES, Log, Pair
 from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.judging import find_key
 from voiceeval_engine.run.options import RunOptions
+from voiceeval_engine.run.pairs_file import read_pairs
 from voiceeval_engine.scenarios.catalog import Catalog
 from voiceeval_engine.scoring.judge import Judge, JudgeSettings
 from voiceeval_engine.session.run_args import redact
@@ -40,7 +41,8 @@ async def check(options: RunOptions) -> Mapping[str, Any]:
     """
     log = Log(logging.getLogger("voiceeval_engine.check"), {})
     key = find_key(options)
-    pairs = [] if options.demo else [Pair(number, *urls) for number, urls in enumerate(options.pairs)]
+    listed = options.pairs if options.pairs_from is None else read_pairs(options.pairs_from).pairs
+    pairs = [] if options.demo else [Pair(number, *urls) for number, urls in enumerate(listed)]
     bots = [(side, pair.url(side)) for pair in pairs for side in reversed(SIDES)]
     judge, *troubles = await asyncio.gather(_check_judge(options, key, log), *(_check_bot(side, url, log) for side, url in bots))
     return {
