@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench import bench_console, bench_cost, bench_crash, bench_pacing, bench_resume, bench_startup, bench_truth
+from tests.bench import bench_console, bench_cost, bench_crash, bench_pacing, bench_resume, bench_scale, bench_startup, bench_truth
 from tests.bench.processes import BenchError
 from tests.bench.table import Figure, print_figures
 
@@ -52,6 +52,8 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
         return bench_cost.run(folder, options.pairs, options.seconds)
     if options.bench == "pacing":
         return bench_pacing.run(folder, options.pairs, options.seconds)
+    if options.bench == "scale":
+        return bench_scale.run(folder, options.pairs, options.seconds)
     if options.bench == "resume":
         return bench_resume.run(folder, options.scenarios, options.times)
     if options.bench == "crash":
@@ -59,7 +61,7 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
     if options.bench == "console":
         return bench_console.run(folder, options.seconds)
     parser, figures = _parser(), []
-    for bench in ("startup", "console", "resume", "truth", "cost", "pacing", "crash"):
+    for bench in ("startup", "console", "resume", "truth", "cost", "pacing", "scale", "crash"):
         figures += _measure(parser.parse_args([bench]), folder)
     return figures
 
@@ -78,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     pacing = benches.add_parser("pacing", help="lateness of frames (about 1 min)")
     pacing.add_argument("--pairs", type=int, default=8, help="pairs that talk at once (8)")
     pacing.add_argument("--seconds", type=float, default=60.0, help="of conversation (60)")
+    scale = benches.add_parser("scale", help="many pairs on one core (about 7 min)")
+    scale.add_argument("--pairs", type=int, nargs="+", default=[1, 8, 32, 64, 100], help="a run for each (1 8 32 64 100)")
+    scale.add_argument("--seconds", type=float, default=60.0, help="of conversation a run, at least 30 (60)")
     startup = benches.add_parser("startup", help="wall time of the short commands (10 s)")
     startup.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
     console = benches.add_parser("console", help="what the console shows, writes and costs (about 1 min)")
@@ -89,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     crash.add_argument("--rounds", type=int, default=3, help="runs (3)")
     crash.add_argument("--kills", type=int, default=12, help="kills a run, at most (12)")
     crash.add_argument("--seed", type=int, default=0, help="of the first run; the next ones count on (0)")
-    benches.add_parser("all", help="all of them with their defaults (about 10 min)")
+    benches.add_parser("all", help="all of them with their defaults (about 17 min)")
     return parser
 
 

@@ -85,10 +85,11 @@ def measure(folder: Path, pairs: int, seconds: float) -> Cost:
             *pair_arguments(running.urls),
         ]
         engine = run_product(arguments, folder / "session")
-    return _read(engine, names)
+    return read_cost(engine, names)
 
 
-def _read(engine: EngineRun, names: list[str]) -> Cost:
+def read_cost(engine: EngineRun, names: list[str]) -> Cost:
+    """What a run of one conversation for each of `names` cost."""
     journal = engine.events()
     begun = next(event.time for event in journal if isinstance(event, events.RunStarted))
     talking = max(event.time for event in journal if isinstance(event, events.ConversationStarted))

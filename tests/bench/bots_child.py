@@ -21,13 +21,14 @@ async def serve(count: int) -> None:
         for pair in pairs:
             await pair.start()
             print(pair.agent.url, pair.user.url, flush=True)
-        await _input_ends()
+        await input_ends()
     finally:
         await asyncio.gather(*(pair.close() for pair in pairs))
     print(json.dumps([[[each.heard_end, each.speech_due] for each in pair.agent.handoffs] for pair in pairs]), flush=True)
 
 
-async def _input_ends() -> None:
+async def input_ends() -> None:
+    """Until whoever started this process closes its standard input, or dies."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     await reader.read()
