@@ -110,7 +110,7 @@ class Line(asyncio.Protocol):
             if buffer[at] & 0x0F == 8:
                 self.transport.write(b"\x88\x02\x03\xe8")
                 self.transport.close()
-            elif begin < end and buffer[begin] ^ buffer[begin - 4] == _MESSAGE:
+            elif buffer[at] & 0x0F == 2 and begin < end and buffer[begin] ^ buffer[begin - 4] == _MESSAGE:
                 self._read(bytes(byte ^ buffer[begin - 4 + index % 4] for index, byte in enumerate(buffer[begin:end])))
             at = end
         del buffer[:at]
