@@ -59,6 +59,10 @@ def build_parser() -> argparse.ArgumentParser:
     bots.add_argument(
         "--pair", type=_pair, action="append", metavar="AGENT_URL,USER_URL", help="a pair of bots, repeatable: one scenario at a time each"
     )  # fmt: skip
+    bots.add_argument(
+        "--pairs-from", type=Path, metavar="FILE",
+        help="a file of pairs, AGENT_URL USER_URL a line, read while the run goes on: pairs come and go with their lines",
+    )  # fmt: skip
     what = parser.add_argument_group("what to run (the first one given counts)")
     what.add_argument("--list-domains", action="store_true", help="print the domains and end")
     what.add_argument("--list", action="store_true", help="print the scenarios by domain and end")

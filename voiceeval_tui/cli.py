@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from voiceeval_engine.scenarios.catalog import Catalog
 
 EMBEDDED_MARK = " (embedded)"
+_FIXED_PAIRS = {"pair", "agent_url", "user_url"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -172,8 +173,10 @@ def _options(given: dict[str, Any]) -> RunOptions:
         fields["scenarios_from"] = _named_session(given)
     if given.get("demo"):
         fields = {**DEMO_DEFAULTS, **fields}
-        if given.keys() & {"pair", "agent_url", "user_url"}:
-            raise CommandError("--demo brings its own bots: leave out --pair, --agent-url and --user-url", 2)
+        if given.keys() & {*_FIXED_PAIRS, "pairs_from"}:
+            raise CommandError("--demo brings its own bots: leave out --pair, --pairs-from, --agent-url and --user-url", 2)
+    if "pairs_from" in given and given.keys() & _FIXED_PAIRS:
+        raise CommandError("--pairs-from names all pairs: leave out --pair, --agent-url and --user-url", 2)
     for name in ("scenarios", "pair", "scenario_dir"):
         if name in fields:
             fields[name] = tuple(fields[name])

@@ -41,6 +41,7 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
             Field("agent_url", "agent", DEFAULT_AGENT_URL, bots=True),
             Field("user_url", "simulated user", DEFAULT_USER_URL, bots=True),
             Field("pair", "or pairs", "AGENT_URL,USER_URL and more of these, with spaces between", bots=True),
+            Field("pairs_from", "or a file of pairs", "AGENT_URL USER_URL a line; pairs come and go with it", bots=True),
         ),
     ),
     (
@@ -131,6 +132,8 @@ def _value(name: str, text: str) -> Any:
             if any(len(pair) != 2 for pair in pairs):
                 raise FieldError(name, f"--pair {text!r}: not AGENT_URL,USER_URL")
             return pairs
+        case "pairs_from":
+            return str(Path(text).expanduser()) if text else None
         case "domain" | "judge_api_key" | "scenarios_from":
             return text or None
         case "source":

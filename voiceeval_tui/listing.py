@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from voiceeval_engine.run.options import RunOptions
+from voiceeval_engine.run.pairs_file import read_pairs
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import changed_at, read_json_if_any
 from voiceeval_engine.session.lock import holder
@@ -125,7 +126,7 @@ class Listing:
 
 def used_by(output_dir: Path, options: RunOptions) -> Found | None:
     """The running session under `output_dir` that talks to one of the bots of `options`: a second client would disturb it."""
-    urls = set() if options.demo else {url for pair in options.pairs for url in pair}
+    urls = set() if options.demo else set(_urls(dict(options.parsed_args())))
     try:
         found = Listing(output_dir).look(budget=0.0)
     except OSError:
@@ -209,8 +210,10 @@ def _domain(given: object, names: tuple[str, ...]) -> str:
 
 
 def _urls(parsed: dict[str, Any]) -> Iterator[str]:
-    pairs = parsed.get("pair")
-    if isinstance(pairs, list) and pairs:
+    pairs, file = parsed.get("pair"), parsed.get("pairs_from")
+    if isinstance(file, str) and file:
+        yield from (url for pair in read_pairs(Path(file)).pairs for url in pair)
+    elif isinstance(pairs, list) and pairs:
         yield from (url for pair in pairs if isinstance(pair, list) for url in pair if isinstance(url, str))
     elif parsed.get("demo") is not True:
         yield from (url for url in (parsed.get("agent_url"), parsed.get("user_url")) if isinstance(url, str))

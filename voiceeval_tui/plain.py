@@ -47,6 +47,8 @@ class PlainOutput:
                 self._last_progress = event.time
                 what = f"{counted(len(event.scenarios), 'scenario')} on {counted(len(event.pairs), 'pair')}"
                 self._line(event.time, f"session {safe(event.session)}: {what}")
+                if event.pairs_from and not event.pairs:
+                    self._line(event.time, f"{self._paint('warning', 'no pairs')} {safe(event.pairs_from)} names none yet")
             case events.AttemptStarted():
                 where = f" on pair {event.pair + 1}" if len(self.state.pairs) > 1 else ""
                 again = f", attempt {event.attempt}" if event.attempt > 1 else ""
@@ -72,6 +74,11 @@ class PlainOutput:
                 self._line(event.time, f"{what} pair {event.pair + 1} since {since}: {shortened(event.reason, 300)}")
             case events.PairBack():
                 self._line(event.time, f"pair in  pair {event.pair + 1} answers again")
+            case events.PairCame():
+                self._line(event.time, f"pair in  pair {event.pair + 1} comes: {', '.join(map(safe, event.urls))}")
+            case events.PairLeft():
+                waits = "" if self.state.pairs_there else "; none is left, the run waits for one"
+                self._line(event.time, f"pair off pair {event.pair + 1} has left{waits}")
             case events.Paused():
                 self._line(event.time, f"{self._paint('warning', 'paused  ')} {shortened(event.reason, 300)}")
             case events.GoneOn():

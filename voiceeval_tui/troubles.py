@@ -72,6 +72,8 @@ def idle_seconds(view: View, scenario: ScenarioState) -> float | None:
 def _pairs(view: View) -> Iterator[Trouble]:
     if view.run.ended is not None:
         return
+    if view.run.pairs_from and not view.run.pairs_there:
+        yield Trouble("pair out", f"no pairs: {view.run.pairs_from} names none, the run waits for one")
     for number, outage in sorted(view.run.outages.items()):
         urls = f" ({', '.join(view.run.pairs[number])})" if number < len(view.run.pairs) else ""
         since = duration(view.now - outage.since)

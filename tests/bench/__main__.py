@@ -22,6 +22,7 @@ from tests.bench import (
     bench_pacing,
     bench_recording,
     bench_resume,
+    bench_scale,
     bench_soak,
     bench_startup,
     bench_truth,
@@ -30,7 +31,7 @@ from tests.bench import (
 from tests.bench.processes import BenchError
 from tests.bench.table import Figure, print_figures
 
-SECTIONS = ("startup", "console", "data", "resume", "truth", "recording", "cost", "pacing", "crash")
+SECTIONS = ("startup", "console", "data", "resume", "truth", "recording", "cost", "pacing", "scale", "crash")
 """Of `all`, in this order."""
 QUIET_LOAD = 0.5
 """Load average above which the figures are not to be trusted."""
@@ -69,6 +70,8 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
             return bench_cost.run(folder, options.pairs, options.seconds, options.lengths)
         case "pacing":
             return bench_pacing.run(folder, options.pairs, options.seconds)
+        case "scale":
+            return bench_scale.run(folder, options.pairs, options.seconds)
         case "resume":
             return bench_resume.run(folder, options.scenarios, options.times)
         case "data":
@@ -104,6 +107,9 @@ def _parser() -> argparse.ArgumentParser:
     pacing = benches.add_parser("pacing", help="lateness of frames (about 2 min)")
     pacing.add_argument("--pairs", type=int, nargs="+", default=[1, 8], help="pairs that talk at once (1 8)")
     pacing.add_argument("--seconds", type=float, default=60.0, help="of conversation (60)")
+    scale = benches.add_parser("scale", help="many pairs on one core (about 7 min)")
+    scale.add_argument("--pairs", type=int, nargs="+", default=[1, 8, 32, 64, 100], help="a run for each (1 8 32 64 100)")
+    scale.add_argument("--seconds", type=float, default=60.0, help="of conversation a run, at least 30 (60)")
     startup = benches.add_parser("startup", help="wall time of the short commands (10 s)")
     startup.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
     console = benches.add_parser("console", help="what the console shows, writes and costs (about 1 min)")

@@ -60,15 +60,23 @@ class Bots:
 
 
 @contextmanager
-def bots(count: int, lines: Sequence[tuple[Line | None, Line | None]] = (), clock: float = 1.0) -> Iterator[Bots]:
-    """`count` embedded pairs in one other process, gone when the block is left.
+def bots(
+    count: int,
+    lines: Sequence[tuple[Line | None, Line | None]] = (),
+    clock: float = 1.0,
+    *,
+    module: str = "tests.bench.bots_child",
+    cores: Sequence[int] = (),
+) -> Iterator[Bots]:
+    """`count` embedded pairs in one other process, on `cores` where given, gone when the block is left.
 
     With `lines`, what stands before each pair's agent and user, `clock` is how fast that process's clock runs.
     """
-    command = [sys.executable, "-m", "tests.bench.bots_child", str(count)]
+    command = [sys.executable, "-m", module, str(count)]
     if lines:
         command.append(json.dumps({"clock": clock, "lines": [[line and asdict(line) for line in pair] for pair in lines]}))
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    _pin(process.pid, cores)
     try:
         yield Bots(process, count)
     finally:
@@ -122,10 +130,12 @@ class EngineRun:
         return self.samples[max(0, later - 1)], self.samples[later]
 
 
-def run_product(arguments: Sequence[str], folder: Path, *, pacing_report: Path | None = None) -> EngineRun:
+def run_product(
+    arguments: Sequence[str], folder: Path, *, pacing_report: Path | None = None, cores: Sequence[int] = ()
+) -> EngineRun:
     """Run `voiceeval-tui ARGUMENTS` with its sessions in `folder`; raises BenchError when it fails.
 
-    With `pacing_report` the command runs under `engine_child`, which writes that file.
+    With `pacing_report` the command runs under `engine_child`, which writes that file; it has only `cores` where these are given.
     """
     prefix = [str(PRODUCT)] if pacing_report is None else [sys.executable, "-m", "tests.bench.engine_child", str(pacing_report)]
     command = [*prefix, "--no-ui", "--judge-url", "", *arguments, "--output-dir", str(folder)]
@@ -133,6 +143,7 @@ def run_product(arguments: Sequence[str], folder: Path, *, pacing_report: Path |
     output = folder / "output.txt"
     with output.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=REPOSITORY)
+        _pin(process.pid, cores)
         try:
             samples, status, usage = _watch(process)
         finally:
@@ -171,6 +182,12 @@ def measure(command: Sequence[str]) -> Measured:
 def pair_arguments(urls: Sequence[tuple[str, str]]) -> list[str]:
     """`--pair` for each of `urls`."""
     return [argument for agent, user in urls for argument in ("--pair", f"{agent},{user}")]
+
+
+def _pin(pid: int, cores: Sequence[int]) -> None:
+    """Before the process has other threads: they inherit it."""
+    if cores:
+        os.sched_setaffinity(pid, cores)
 
 
 def _watch(process: subprocess.Popen[bytes]) -> tuple[list[Sample], int, Any]:

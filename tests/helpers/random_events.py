@@ -25,6 +25,8 @@ _FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "since": _seconds,
     "min_agent_turns": _count,
     "pair": st.integers(0, 3),
+    "urls": st.tuples(_text, _text),
+    "pairs_from": _text,
     "number": st.integers(1, 3),
     "max_duration": _seconds,
     "side": st.sampled_from(["agent", "user"]),

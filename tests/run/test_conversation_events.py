@@ -158,7 +158,7 @@ def test_a_conversation_that_is_over_is_gone_without_a_garbage_collection(
         stage.socket.transport.abort()
 
     monkeypatch.setattr(Conversation, "run", noted)
-    agent, user = HostileBot(dies if lost else _says_goodbye), HostileBot()
+    agent, user = HostileBot(dies if lost else says_goodbye), HostileBot()
     gc.collect()
     gc.disable()
     try:

@@ -56,6 +56,14 @@ _options_given = st.builds(
 )
 
 
+def test_a_file_of_pairs_is_recorded_from_anywhere_and_stands_on_a_command_line() -> None:
+    options = RunOptions(pairs_from=Path("pairs"))
+    record = json.loads(json.dumps(dict(options.parsed_args())))
+    assert RunOptions.from_record(record).pairs_from == Path("pairs").absolute()
+    assert _options(vars(build_parser().parse_args(options.to_argv()))) == options
+    assert options.pairs == ()
+
+
 @given(_options_given)
 def test_a_record_gives_the_options_back(options: RunOptions) -> None:
     record = json.loads(json.dumps(dict(options.parsed_args())))

@@ -48,6 +48,8 @@ class RunStarted(_Event):
     pairs: list[tuple[str, str]]
     inactivity_timeout: float
     min_agent_turns: int
+    pairs_from: str = ""
+    """The file that names the pairs where they come and go: `pairs` are then those of the beginning."""
 
 
 class AttemptStarted(AttemptEvent):
@@ -189,6 +191,21 @@ class PairBack(_Event):
     pair: int
 
 
+class PairCame(_Event):
+    """A pair of the file begins to serve, for the first time or again. `pair` is its number for the whole run, `urls` agent first."""
+
+    type: Literal["pair_came"] = "pair_came"
+    pair: int
+    urls: tuple[str, str]
+
+
+class PairLeft(_Event):
+    """A pair is in the file no more: it takes no scenario."""
+
+    type: Literal["pair_left"] = "pair_left"
+    pair: int
+
+
 class Paused(_Event):
     """No new attempt begins; what runs goes on."""
 
@@ -246,6 +263,8 @@ Event = (
     | Requeued
     | PairOut
     | PairBack
+    | PairCame
+    | PairLeft
     | Paused
     | GoneOn
     | Stopping

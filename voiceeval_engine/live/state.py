@@ -108,6 +108,10 @@ class RunState:
         self.stopping: events.Stopping | None = None
         self.outages: dict[int, Outage] = {}
         """Pairs whose fuse has blown, by number."""
+        self.pairs_from = ""
+        """The file that names the pairs; empty where they are the same for the whole run."""
+        self.left: set[int] = set()
+        """Pairs that the file does not name any more."""
 
     def apply(self, event: events.Event) -> frozenset[Area]:
         """Fold one event in; returns the areas that changed. Events of unknown scenarios or of attempts that are over change nothing."""
@@ -130,6 +134,11 @@ class RunState:
             scenario.status, scenario.attempt, scenario.turns, scenario.latencies = "talking", event.attempt, 0, []
             return self._apply_to(scenario, event) | {"queue", "latency"}
         return self._apply_to(scenario, event)
+
+    @property
+    def pairs_there(self) -> int:
+        """How many pairs there are now, those that are out too."""
+        return len(self.pairs) - len(self.left)
 
     def count(self, *statuses: Status) -> int:
         """How many scenarios are in one of these."""
@@ -210,11 +219,27 @@ class RunState:
         self.scenarios = {name: ScenarioState(name, number) for number, name in enumerate(event.scenarios, start=1)}
         self.ended = self.paused = self.stopping = None
         self.outages = {}
+        self.pairs_from, self.left = event.pairs_from, set()
 
     def _apply_to_run(
-        self, event: events.PairOut | events.PairBack | events.Paused | events.GoneOn | events.Stopping
+        self,
+        event: events.PairOut
+        | events.PairBack
+        | events.PairCame
+        | events.PairLeft
+        | events.Paused
+        | events.GoneOn
+        | events.Stopping,
     ) -> frozenset[Area]:
         match event:
+            case events.PairCame():
+                self._pair_came(event)
+                return frozenset({"run", "trouble"})
+            case events.PairLeft():
+                if 0 <= event.pair < len(self.pairs):
+                    self.left.add(event.pair)
+                self.outages.pop(event.pair, None)
+                return frozenset({"run", "trouble"})
             case events.PairOut():
                 self.outages[event.pair] = Outage(event.reason, event.since)
                 return frozenset({"run", "trouble"})
@@ -228,6 +253,14 @@ class RunState:
             case events.Stopping():
                 self.stopping = event
         return frozenset({"run"})
+
+    def _pair_came(self, event: events.PairCame) -> None:
+        """The next number or a known one; one beyond is told after a line that could not be read, and that pair is missing too."""
+        if event.pair < len(self.pairs):
+            self.left.discard(event.pair)
+        else:
+            self.pairs = (*self.pairs, event.urls)
+        self.outages.pop(event.pair, None)
 
     def _apply_to(self, scenario: ScenarioState, event: events.AttemptEvent) -> frozenset[Area]:
         match event:

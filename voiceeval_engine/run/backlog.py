@@ -179,6 +179,10 @@ class Backlog:
         self.closed_because = self.closed_because or reason
         self._tell()
 
+    def close_without_pairs(self, seconds: float) -> None:
+        """No pair has been usable for that long."""
+        self.close(f"no pair of bots has answered for {seconds:g} s")
+
     def pair_out(self, pair: int) -> None:
         """The pair takes nothing until `pair_back`."""
         self._usable.discard(pair)
@@ -194,9 +198,18 @@ class Backlog:
         self._none_since = None
         self._tell()
 
+    def pair_gone(self, pair: int) -> None:
+        """The pair is no more, until `pair_back`; how long there has been none counts anew."""
+        self.pair_out(pair)
+        self._none_since = None if self._usable else _now()
+
     def without_pairs(self) -> float | None:
         """For how many seconds no pair has been usable, a hold aside; None while one is, while a probe runs and while all is held."""
-        return None if self._none_since is None or self._in_hand or self._holds else _now() - self._none_since
+        if self._usable or self._in_hand or self._holds:
+            return None
+        if self._none_since is None:  # there was none from the start
+            self._none_since = _now()
+        return _now() - self._none_since
 
     async def wait(self, seconds: float) -> None:
         """Until something here changes, or for that long, which may be for ever."""

@@ -138,7 +138,7 @@ class Hand:
             success_n=success.n,
             elapsed=elapsed,
             eta=state.eta(state.started + elapsed),
-            pairs=len(state.pairs),
+            pairs=state.pairs_there,
             pairs_out=tuple(f"pair {number + 1}: {outage.reason}" for number, outage in sorted(state.outages.items())),
         )
 

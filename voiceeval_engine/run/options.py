@@ -46,6 +46,8 @@ class RunOptions:
     """On embedded bots and, where none is given, the embedded judge."""
     pair: tuple[tuple[str, str], ...] = ()
     """(agent URL, user URL) of each pair; empty means the one of `agent_url` and `user_url`."""
+    pairs_from: Path | None = None
+    """A file of pairs that come and go, in place of the others."""
     output_dir: Path = Path("eval_results")
     scenarios: tuple[str, ...] = ()
     domain: str | None = None
@@ -95,12 +97,14 @@ class RunOptions:
         for agent_url, user_url in self.pair:
             check_url("--pair", agent_url)
             check_url("--pair", user_url)
+        if self.pairs_from is not None and (self.pair or self.demo or self._bots != (DEFAULT_AGENT_URL, DEFAULT_USER_URL)):
+            raise OptionError("--pairs-from names all pairs: leave out --pair, --agent-url, --user-url and --demo")
         used = [("--pair", url) for pair in self.pair for url in pair]
         places: set[tuple[str, ...]] = set()
         for name, url in used or (("--agent-url", self.agent_url), ("--user-url", self.user_url)):
-            if _place(url) in places:
+            if place(url) in places:
                 raise OptionError(f"{name}: {url} is given twice; a bot talks to one client at a time")
-            places.add(_place(url))
+            places.add(place(url))
         _positive("--audio-chunk-in-seconds", self.audio_chunk_in_seconds)
         _positive("--output-sample-rate", self.output_sample_rate)
         _positive("--inactivity-timeout", self.inactivity_timeout)
@@ -142,13 +146,18 @@ class RunOptions:
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """(agent URL, user URL) of every pair of the run."""
-        return self.pair or ((self.agent_url, self.user_url),)
+        """(agent URL, user URL) of every pair that the options name: none where a file does."""
+        return self.pair or (() if self.pairs_from is not None else (self._bots,))
+
+    @property
+    def _bots(self) -> tuple[str, str]:
+        return self.agent_url, self.user_url
 
     def parsed_args(self) -> Mapping[str, Any]:
         """Every option by its name, for `run_args.json`; paths are absolute, so that the record holds from anywhere."""
         record = asdict(self)
         record["output_dir"] = str(self.output_dir.resolve())
+        record["pairs_from"] = None if self.pairs_from is None else str(self.pairs_from.resolve())
         record["scenario_dir"] = [str(folder.resolve()) for folder in self.scenario_dir]
         record["scenarios_from"] = None if self.scenarios_from is None else str(self.scenarios_from.absolute())
         record["scenarios"] = list(self.scenarios) or None
@@ -214,7 +223,7 @@ def check_url(option: str, url: str) -> None:
         raise OptionError(f"{option} {url!r}: not a WebSocket URL such as ws://localhost:8765")
 
 
-def _place(url: str) -> tuple[str, ...]:
+def place(url: str) -> tuple[str, ...]:
     """What two spellings of one WebSocket URL have in common."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "wss" else 80)

@@ -23,6 +23,7 @@ from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.judging import find_key, judge_settings
 from voiceeval_engine.run.launch import LaunchError, Plan, make_plan
 from voiceeval_engine.run.options import DEFAULT_JUDGE_MODEL, DEFAULT_JUDGE_URL, RunOptions
+from voiceeval_engine.run.pairs_file import Listed, read_pairs
 from voiceeval_engine.scenarios.model import Scenario, ScenarioError, Side
 from voiceeval_engine.scoring.judge import Judge
 from voiceeval_engine.scoring.judge_input import SYSTEM_PROMPT
@@ -41,7 +42,7 @@ MAX_TOLD = 5
 _JUDGE_QUESTION = '<reference>\n{"answer": "ready"}\n</reference>\n\n<prediction>\n{"answer": "ready"}\n</prediction>'
 _NO_JUDGE = "start it, correct --judge-url, or switch it off with an empty one: rejudge can judge later"
 
-Subject = Literal["agent", "user", "judge", "scenarios", "disk", "names"]
+Subject = Literal["agent", "user", "pairs", "judge", "scenarios", "disk", "names"]
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,18 @@ async def preflight(options: RunOptions, *, bots: bool) -> Mapping[str, Any]:
         survey.findings.append(Finding("scenarios", "", False, f"could not be listed and built in {SCENARIOS_SECONDS:g} s", mend))
     except _Raised as error:
         survey.findings.append(Finding("scenarios", "", False, f"cannot be built: {shorten(str(error))}", "mend the pack"))
-    pairs = [Pair(number, *urls) for number, urls in enumerate(options.pairs)] if bots and not options.demo else []
+    listed = Listed(options.pairs) if options.pairs_from is None else read_pairs(options.pairs_from)
+    pairs = [Pair(number, *urls) for number, urls in enumerate(listed.pairs)] if bots and not options.demo else []
     sides: tuple[Side, Side] = ("agent", "user")
     told = await asyncio.gather(*(_bot(side, pair.url(side), survey.first, log) for pair in pairs for side in sides))
-    found = [*told, await judge, *survey.findings, *_disk(options, survey), *_names(options, survey)]
+    found = [*told, *_pairs_file(options, listed), await judge, *survey.findings, *_disk(options, survey), *_names(options, survey)]
     return {"findings": [asdict(each) for each in found], "key": key is not None}
+
+
+def _pairs_file(options: RunOptions, listed: Listed) -> list[Finding]:
+    bad = [*listed.bad, *(["names no pair of bots now"] if not listed.pairs and not listed.bad else [])]
+    mend = "write one AGENT_URL USER_URL a line; the run reads the file again whenever it changes"
+    return [Finding("pairs", str(options.pairs_from), False, each, mend) for each in bad[:MAX_TOLD]]
 
 
 async def _bot(side: Side, url: str, scenario: Scenario | None, log: Log) -> Finding:

@@ -30,6 +30,7 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.records import FINISH_SECONDS, Records, Scenarios
 from voiceeval_engine.run.results import scored_event
 from voiceeval_engine.run.resuming import Prepared, find_session, prepare, timestamp_now
+from voiceeval_engine.run.roster import Roster
 from voiceeval_engine.run.worker import Worker
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.lock import SessionLock
@@ -87,6 +88,7 @@ class Runner:
         self._backlog = Backlog((), range(len(self._pairs)), self._on_held)
         shop = Workshop(options, Pacer(options.audio_chunk_in_seconds), self._offload, self._journal.emit)
         self._records = Records(self.session, self._run_ts, shop, scenarios, self._backlog, self._ledger, self._logs, self._secrets)
+        self._roster = None if options.pairs_from is None else Roster(self._records, options.pairs_from, len(self._names))
         self._disk = self._records.disk
         hand = Hand(self._names, self._records, self._journal, started_at, self.stop)
         self._control = ControlServer(self.session, hand.obey, partial(self._log.warning, "%s"))
@@ -141,8 +143,8 @@ class Runner:
             if desk is not None:
                 for name in unjudged:
                     desk.hand_in(name, layout.scenario_dir(self.session, name))
-            workers = [Worker(records, pair, len(self._names)) for pair in self._pairs]
-            await self._until_stopped([asyncio.create_task(worker.serve(), name="worker") for worker in workers])
+            serving = [self._roster] if self._roster else [Worker(records, pair, len(self._names)) for pair in self._pairs]
+            await self._until_stopped([asyncio.create_task(each.serve(), name="worker") for each in serving])
             if desk is not None:
                 await self._until_stopped([asyncio.create_task(desk.drain())])
 
@@ -162,6 +164,7 @@ class Runner:
             prepared = await self._offload.run(
                 0, prepare, self.session, names, options.min_agent_turns, self._run_ts, self._parsed_args
             )
+        pairs = self._pairs if self._roster is None else await self._roster.first()
         try:
             await self._control.start()
         except ControlUnavailable as error:
@@ -170,9 +173,10 @@ class Runner:
             events.RunStarted(
                 session=events.clip(str(self.session)),
                 scenarios=names,
-                pairs=[(self._records.clean(pair.agent_url), self._records.clean(pair.user_url)) for pair in self._pairs],
+                pairs=[(self._records.clean(pair.agent_url), self._records.clean(pair.user_url)) for pair in pairs],
                 inactivity_timeout=options.inactivity_timeout,
                 min_agent_turns=options.min_agent_turns,
+                pairs_from=events.clip(str(options.pairs_from or "")),
             )
         )
         started_at = datetime.now().isoformat(timespec="seconds")

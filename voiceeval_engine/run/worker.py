@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Literal
 
@@ -26,16 +27,23 @@ from voiceeval_engine.scenarios.model import Scenario, ScenarioError
 from voiceeval_engine.session.files import is_full
 from voiceeval_engine.session.metrics import count_agent_responses, no_context
 
+PAIR_LEFT = "its pair of bots has left"
+
 
 class Worker:
-    """Serves one pair until the run is over. `total` is the length of the run's queue."""
+    """Serves one pair until the run is over or the pair leaves. `total` is the length of the run's queue.
 
-    def __init__(self, records: Records, pair: Pair, total: int) -> None:
+    `look`, where pairs come and go, finds out which are there and lets the others leave: a bot may be gone because its pair is.
+    """
+
+    def __init__(self, records: Records, pair: Pair, total: int, look: Callable[[], Awaitable[None]] | None = None) -> None:
+        self.pair = pair
+        self.left = False
         self._records = records
         self._backlog = records.backlog
         self._options = records.shop.options
         self._log = records.log
-        self._pair = pair
+        self._look = look
         self._total = total
         self._fuse = Fuse()
         self._cost: dict[Job, str] = {}
@@ -44,17 +52,31 @@ class Worker:
         self._policy = RetryPolicy(self._options.auto_resume_on_stale, self._options.max_auto_retries, floor)
 
     async def serve(self) -> None:
-        """Take scenarios until none is left. Raises nothing but a cancellation."""
-        while not self._backlog.over:
-            job = await (self._next_probe() if self._fuse.blown else self._backlog.take(self._pair.number))
+        """Take scenarios until none is left, or the pair has. Raises nothing but a cancellation."""
+        while not (self._backlog.over or self.left):
+            job = await (self._next_probe() if self._fuse.blown else self._backlog.take(self.pair.number))
             if job is None:
                 continue
             ended = await self._guarded(job)
-            given_back = self._reclaim_cost() if self._fuse.blown and not self._backlog.closed else {}
+            given_back = self._reclaim_cost() if self._fuse.blown or self.left else {}
             if ended and job not in given_back:
                 self._backlog.finish(job)
             for each, reason in reversed(given_back.items()):
                 await self._give_back(each, reason)
+        if self.left:
+            for each, reason in reversed(self._reclaim_cost().items()):
+                await self._give_back(each, reason)
+
+    def leave(self) -> None:
+        """The pair takes nothing more; what it has in hand it finishes, or hands back where its bots are gone."""
+        self.left = True
+        self._backlog.pair_gone(self.pair.number)
+
+    def stay(self) -> None:
+        """The pair is there again before its scenario has ended."""
+        self.left = False
+        self._fuse.good()
+        self._backlog.pair_back(self.pair.number)
 
     async def _next_probe(self) -> Job | None:
         """Wait until a probe is due; one that needs a scenario returns it."""
@@ -62,7 +84,7 @@ class Worker:
         left = math.inf if without is None else self._options.backend_wait - without
         delay = self._fuse.wait(_now())
         if left <= 0:
-            self._backlog.close(f"no pair of bots has answered for {self._options.backend_wait:g} s")
+            self._backlog.close_without_pairs(self._options.backend_wait)
         elif delay > 0:
             await self._backlog.wait(min(delay, left))
         elif self._fuse.probes_with_scenario:
@@ -78,12 +100,12 @@ class Worker:
 
     async def _probe(self) -> str | None:
         """As `bridge.setup.probe`; whatever it raises is no answer either, and it is dropped when the run is over."""
-        probing, over = asyncio.create_task(probe(self._pair, self._log)), asyncio.create_task(self._backlog.until_over())
+        probing, over = asyncio.create_task(probe(self.pair, self._log)), asyncio.create_task(self._backlog.until_over())
         try:
             await asyncio.wait({probing, over}, return_when=asyncio.FIRST_COMPLETED)
             return await probing if probing.done() else "the run is over"
         except Exception as error:  # noqa: BLE001 - a worker that dies would leave its scenarios to nobody
-            self._log.exception("pair %d: the probe failed", self._pair.number + 1)
+            self._log.exception("pair %d: the probe failed", self.pair.number + 1)
             return f"unexpected error: {error!r}"
         finally:
             probing.cancel()
@@ -149,10 +171,12 @@ class Worker:
             duration = self._options.duration or scenario.max_duration
             records.shop.emit(
                 events.AttemptStarted(
-                    scenario=job.name, attempt=job.attempts, pair=self._pair.number, number=job.number, max_duration=duration
+                    scenario=job.name, attempt=job.attempts, pair=self.pair.number, number=job.number, max_duration=duration
                 )
             )
-            result = await run_attempt(records.shop, scenario, job.attempts, self._pair, folder, log, job.halt)
+            result = await run_attempt(records.shop, scenario, job.attempts, self.pair, folder, log, job.halt)
+            if self._look is not None and _bots_gone(result):
+                await self._look()
             decision = self._decide(job, result)
             if result.outcome is not None:
                 if decision.kind == "keep" and not result.halted:
@@ -169,7 +193,7 @@ class Worker:
         """
         probed = self._fuse.blown and not result.turns
         if result.failure is not None and not result.halted:
-            job.refused_by.add(self._pair.number)
+            job.refused_by.add(self.pair.number)
         decision = decide(
             self._policy,
             self._policy.max_retries if probed else job.retries,
@@ -177,8 +201,12 @@ class Worker:
             turns=result.turns,
             responses=_agent_responses(result),
         )
-        if (probed and not job.probed) or (result.unreachable and self._backlog.elsewhere(job)):
-            return Decision("retry", decision.reason or NO_TURNS)
+        if (
+            (self.left and _bots_gone(result))
+            or (probed and not job.probed)
+            or (result.unreachable and self._backlog.elsewhere(job))
+        ):
+            return Decision("retry", decision.reason or (PAIR_LEFT if result.turns else NO_TURNS))
         return decision
 
     async def _discard(
@@ -188,26 +216,29 @@ class Worker:
         records, probed = self._records, self._fuse.blown and not blew
         handed_over = result.failure is not None and self._backlog.elsewhere(job)
         job.probed = job.probed or probed
-        free = probed or (handed_over and result.unreachable)
+        free = probed or self.left or (handed_over and result.unreachable)
         job.retries += not free
         await records.discard(job, reason, result.tokens, free=free)
         job.not_before = _now() + self._options.auto_retry_backoff_secs
         if job.halt.is_set():
             await records.came_to_nothing(job, STOPPED)
             return "nothing"
-        if probed or blew or handed_over:
-            records.queue_again(job, f"pair {self._pair.number + 1} failed it", front=not probed)
+        if self.left or probed or blew or handed_over:
+            why = PAIR_LEFT if self.left else f"pair {self.pair.number + 1} failed it"
+            records.queue_again(job, why, front=self.left or not probed)
             return "the queue"
-        if await self._backlog.may_begin(job):
+        if await self._backlog.may_begin(job) and not self.left:
             return "another"
         if job.halt.is_set():
             await records.came_to_nothing(job, STOPPED)
             return "nothing"
-        records.queue_again(job, "the run is ending")
+        records.queue_again(job, PAIR_LEFT if self.left else "the run is ending")
         return "the queue"
 
     def _tell_fuse(self, result: AttemptResult, reason: str) -> bool:
         """Whether this attempt blew the fuse: the pair is out then. One with turns mends it."""
+        if self.left:
+            return False
         if not result.turns:
             blew = self._fuse.bad("unreachable" if result.unreachable else "of no use", reason or NO_TURNS, _now())
             if blew:
@@ -220,7 +251,7 @@ class Worker:
         return False
 
     def _take_out(self) -> None:
-        fuse, number = self._fuse, self._pair.number
+        fuse, number = self._fuse, self.pair.number
         since = time.time() - (_now() - fuse.since)
         began = time.strftime("%H:%M:%S", time.localtime(since))
         self._log.error("PAIR %d IS OUT since %s: %s. It is probed until it answers.", number + 1, began, fuse.reason, extra=TOLD)
@@ -229,6 +260,8 @@ class Worker:
 
     def _reclaim_cost(self) -> dict[Job, str]:
         """Take in hand again what the fuse cost, each scenario once only: so the run is not over before they are queued."""
+        if self._backlog.closed:
+            return {}
         cost, self._cost = self._cost, {}
         given_back = {job: reason for job, reason in cost.items() if not job.returned and self._backlog.reclaim(job)}
         for job in given_back:
@@ -244,11 +277,19 @@ class Worker:
             self._backlog.finish(job)
 
     def _mended(self) -> None:
+        if self.left:
+            return
         self._fuse.good()
         self._cost.clear()
-        self._log.info("pair %d answers again", self._pair.number + 1)
-        self._records.shop.emit(events.PairBack(pair=self._pair.number))
-        self._backlog.pair_back(self._pair.number)
+        self._log.info("pair %d answers again", self.pair.number + 1)
+        self._records.shop.emit(events.PairBack(pair=self.pair.number))
+        self._backlog.pair_back(self.pair.number)
+
+
+def _bots_gone(result: AttemptResult) -> bool:
+    """Whether the attempt ended as it does when a pair's bots are stopped."""
+    lost = result.outcome is not None and result.outcome.stop_reason in ("[AGENT_DISCONNECTED]", "[USER_DISCONNECTED]")
+    return not result.halted and (lost or result.failure is not None or not result.turns)
 
 
 def _agent_responses(result: AttemptResult) -> int | None:

@@ -20,10 +20,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import broadcast
 from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
 from websockets.frames import Frame, Opcode
+from websockets.protocol import State
 
 from voiceeval_engine import __version__
 from voiceeval_engine.offload import INLINE_BYTES
 from voiceeval_engine.wire import frames, rtvi
+from voiceeval_engine.wire.masking import binary_frame
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 CONNECT_DELAYS = (1.0, 2.0, 4.0, 8.0)
@@ -37,6 +39,7 @@ _WRITE_BUFFER_BYTES = 32 * 1024
 _BUSY_CODE = 1013
 _MAX_LOGGED_TROUBLES = 20
 _BINARY, _TEXT = Opcode.BINARY, Opcode.TEXT
+_OPEN = State.OPEN
 _TAKES_PROXY = "proxy" in inspect.signature(connect.__init__).parameters
 """websockets before 15 knows no proxy, so there is none to switch off for loopback."""
 
@@ -181,11 +184,11 @@ class BotLink:
             return
         backlog = self._backlog
         if not backlog and ws.transport.get_write_buffer_size() < _WRITE_BUFFER_BYTES:
-            broadcast((ws,), frame)
+            _put(ws, frame)
             return
         backlog.append(frame)
         while backlog and ws.transport.get_write_buffer_size() < _WRITE_BUFFER_BYTES:
-            broadcast((ws,), backlog.popleft())
+            _put(ws, backlog.popleft())
         if len(backlog) > self._max_backlog:
             backlog.popleft()
             self.dropped_frames += 1
@@ -381,6 +384,12 @@ def _close_sentence(ws: ClientConnection) -> str:
     if code in (None, 1006):
         return "the connection was lost without a closing handshake"
     return f"the bot closed the connection ({code}{' ' + reason if reason else ''})"
+
+
+def _put(ws: _Connection, frame: bytes) -> None:
+    """Send one whole message; to a connection that is ending, nothing."""
+    if ws.protocol.state is _OPEN and not ws.transport.is_closing():
+        ws.transport.write(binary_frame(frame))
 
 
 def _sentence(error: BaseException, url: str) -> str:

@@ -88,5 +88,6 @@ def _state(view: View) -> Span:
         return ("STOPPING", "warn")
     if run.paused is not None:
         return (f"PAUSED: {run.paused}" if run.paused else "PAUSED", "warn")
-    style: StyleName = "bad" if run.outages else "ok"
-    return (f"RUNNING, {counted(len(run.outages), 'pair')} out" if run.outages else "RUNNING", style)
+    style: StyleName = "bad" if run.outages or (run.pairs_from and not run.pairs_there) else "ok"
+    where = f" on {counted(run.pairs_there, 'pair')}" if run.pairs_from else ""
+    return (f"RUNNING{where}, {counted(len(run.outages), 'pair')} out" if run.outages else f"RUNNING{where}", style)
