@@ -42,13 +42,16 @@ def run(folder: Path, pairs: list[int], seconds: float) -> list[Figure]:
     fewest, most = min(costs), max(costs)
     if most > fewest:
         command = f"python -m tests.bench scale --pairs {fewest} {most} --seconds {seconds:g}"
-        figures += _law(command, fewest, costs[fewest], most, costs[most])
+        figures += _law(command, fewest, costs[fewest], most, costs[most], _written_mb(folder / f"scale_{most}"))
     print_figures("Scale (one engine process on one core, cheap bots on the others)", figures)
     return figures
 
 
-def _law(command: str, few: int, less: Cost, many: int, more: Cost) -> list[Figure]:
-    """What one pair more costs: in memory, while it talks an hour, and at the beginning and end of each scenario."""
+def _law(command: str, few: int, less: Cost, many: int, more: Cost, written: float) -> list[Figure]:
+    """What one pair more costs: in memory, while it talks an hour, and at the beginning and end of each scenario.
+
+    `written` is what the run with `many` left on the disk, in MB.
+    """
     talking = (more.cpu_talking - less.cpu_talking) / (more.minutes - less.minutes)
     fixed = ((more.cpu_run - more.cpu_talking) - (less.cpu_run - less.cpu_talking)) / (many - few)
     bound = BOUND_PAIR_MB if many >= BOUNDS_FOR else None
@@ -56,8 +59,12 @@ def _law(command: str, few: int, less: Cost, many: int, more: Cost) -> list[Figu
         Figure(command, "law: resident for each further pair", (more.rss_peak - less.rss_peak) / (many - few), "MB", bound),
         Figure(command, "law: CPU of each further scenario, set-up to score", fixed, "s", digits=3),
         Figure(command, "law: CPU of each further pair that talks for an hour", talking * 60.0, "s", digits=1),
-        Figure(command, "law: growth an hour, of all pairs together", more.growth * 60.0, "MB", digits=1),
+        Figure(command, "law: disk of each pair that talks for an hour", written / more.minutes * 60.0, "MB", digits=0),
     ]
+
+
+def _written_mb(folder: Path) -> float:
+    return sum(file.stat().st_size for file in (folder / "session").rglob("*") if file.is_file()) / 1e6
 
 
 def _measure(folder: Path, pairs: int, seconds: float) -> tuple[Cost, dict[str, float]]:
