@@ -119,11 +119,11 @@ class ConsoleApp(App[None]):
             self.notify(drawable(str(error)), severity="error", markup=False)
 
     def on_run_screen_home_wanted(self, message: RunScreen.HomeWanted) -> None:
-        """Back to the home screen, or to that of the session's folder."""
-        if isinstance(self.screen_stack[0], HomeScreen):
+        """Back to the home screen, or to that of the session's folder; Textual cannot switch from the screen that it began with."""
+        if any(isinstance(screen, HomeScreen) for screen in self.screen_stack):
             self.pop_screen()
         else:
-            self.switch_screen(HomeScreen(replace(self._defaults, output_dir=message.output_dir)))
+            self.push_screen(HomeScreen(replace(self._defaults, output_dir=message.output_dir)))
 
     def _run_screen(self, source: Source, engine: Engine | None = None) -> RunScreen:
         screen = RunScreen(source, engine or SocketEngine(source.session), 1.0 / self._fps)

@@ -57,7 +57,7 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
     if options.bench == "crash":
         return bench_crash.run(folder, options.rounds, options.seed, options.kills)
     if options.bench == "console":
-        return bench_console.run(folder, options.seconds)
+        return bench_console.run(folder, options.seconds, options.times)
     parser, figures = _parser(), []
     for bench in ("startup", "console", "resume", "truth", "cost", "pacing", "crash"):
         figures += _measure(parser.parse_args([bench]), folder)
@@ -80,8 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     pacing.add_argument("--seconds", type=float, default=60.0, help="of conversation (60)")
     startup = benches.add_parser("startup", help="wall time of the short commands (10 s)")
     startup.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
-    console = benches.add_parser("console", help="what the console shows, writes and costs (about 1 min)")
+    console = benches.add_parser("console", help="what the console shows, writes and costs (about 3.5 min)")
     console.add_argument("--seconds", type=float, default=10.0, help="that each one is watched (10)")
+    console.add_argument("--times", type=int, default=5, help="that one is opened, of which the median is taken (5)")
     resume = benches.add_parser("resume", help="the preview of a resume (10 s)")
     resume.add_argument("--scenarios", type=int, default=bench_resume.BOUND_FOR, help="complete scenarios in the session (10000)")
     resume.add_argument("--times", type=int, default=5, help="previews of which the median is taken (5)")
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     crash.add_argument("--rounds", type=int, default=3, help="runs (3)")
     crash.add_argument("--kills", type=int, default=12, help="kills a run, at most (12)")
     crash.add_argument("--seed", type=int, default=0, help="of the first run; the next ones count on (0)")
-    benches.add_parser("all", help="all of them with their defaults (about 10 min)")
+    benches.add_parser("all", help="all of them with their defaults (about 13 min)")
     return parser
 
 

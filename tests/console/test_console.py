@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hostile_text import HOSTILE
+from pilots import SIZES, Engine, console, lines, screen, settle, text
 from rich.cells import cell_len
 from sessions import all_kinds, attempt, scored, started, write_session
 from textual.pilot import Pilot
@@ -22,57 +21,13 @@ from voiceeval_tui.screens.dialog import Ask, Help
 from voiceeval_tui.screens.run import PANES, RunScreen
 from voiceeval_tui.source import open_source
 from voiceeval_tui.view import Link
-from voiceeval_tui.widgets.latency import LatencyPane
 from voiceeval_tui.widgets.log import LogPane
 from voiceeval_tui.widgets.pane import Pane
 from voiceeval_tui.widgets.queue import QueuePane
 from voiceeval_tui.widgets.trouble import TroublePane
 
-SIZES = [(50, 15), (80, 24), (120, 40), (200, 50)]
 NAMES = [f"retail__{number}" for number in range(36, 46)]
 REFERENCE = Path(__file__).parents[1] / "data" / "reference_session" / "eval_20260101_000000"
-
-
-class Engine:
-    """Remembers what it was told."""
-
-    def __init__(self, answer: Reply | EngineGone | None = None) -> None:
-        self.told: list[Command] = []
-        self.answer = answer or Reply(ok=True, message="done")
-
-    async def send(self, command: Command) -> Reply:
-        self.told.append(command)
-        if isinstance(self.answer, EngineGone):
-            raise self.answer
-        return self.answer
-
-
-@asynccontextmanager
-async def console(
-    session: Path, size: tuple[int, int] = (80, 24), engine: Engine | None = None, **environ: str
-) -> AsyncIterator[Any]:
-    app = ConsoleApp(open_source(session), engine or Engine(), fps=50, environ=environ)
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
-        yield pilot
-
-
-async def settle(pilot: Pilot[None]) -> None:
-    await pilot.pause(0.1)
-
-
-def screen(pilot: Pilot[None]) -> RunScreen:
-    found = pilot.app.screen_stack[0]
-    assert isinstance(found, RunScreen)
-    return found
-
-
-def lines(pilot: Pilot[None]) -> list[str]:
-    return ["".join(segment.text for segment in strip) for strip in pilot.app.screen._compositor.render_strips()]
-
-
-def text(pilot: Pilot[None]) -> str:
-    return "\n".join(lines(pilot))
 
 
 def alive(pilot: Pilot[None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,21 +393,3 @@ async def test_a_row_of_the_trouble_pane_chooses_its_scenario(session: Path, siz
         await settle(pilot)
         assert screen(pilot).view.selected == pilot.app.query_one(QueuePane).cursor == "retail__39"
         assert all(cell_len(line) == size[0] for line in lines(pilot))
-
-
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("count", [0, 1, 1000])
-async def test_latency_and_trouble_at_every_size_of_run_and_terminal(tmp_path: Path, size: tuple[int, int], count: int) -> None:
-    names = [f"retail__{number}" for number in range(count)]
-    stream: list[events.Event] = [started(names)]
-    stream += [scored(name, latencies=[500.0 + number % 700] * 10) for number, name in enumerate(names)]
-    async with console(write_session(tmp_path / "s", stream), size) as pilot:
-        for pane in (LatencyPane, TroublePane):
-            await pilot.press(str(PANES.index(pane) + 2), "z")
-            await pilot.pause(0.3)
-            shown = lines(pilot)
-            assert all(cell_len(line) == size[0] for line in shown)
-            told = "no trouble so far" if pane is TroublePane else "ms a bar" if count else "nothing measured yet"
-            assert told in text(pilot)
-            assert not any("cannot be drawn" in line.message for line in screen(pilot).view.log)
-            await pilot.press("z")
