@@ -1,4 +1,4 @@
-"""Work that must not hold up audio: small work goes to a thread, large work to a worker process.
+"""Work that must not hold up audio: small work goes to a thread, large work to a worker process, foreign code to threads apart.
 
 Files are written by threads. Parsing, hashing or dumping more than 256 KB holds the interpreter lock for tens of ms even in a thread,
 so that goes to a process, which starts on first use. One Offload serves a whole run. May import the standard library only; every
@@ -29,6 +29,7 @@ class Offload:
 
     def __init__(self) -> None:
         self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="voiceeval")
+        self._apart = ThreadPoolExecutor(_THREADS, thread_name_prefix="voiceeval-apart")
         self._process: ProcessPoolExecutor | None = None
 
     async def run(self, size: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -45,8 +46,13 @@ class Offload:
             self._process = None
             return await asyncio.wrap_future(self._worker().submit(function, *args, **kwargs))
 
+    async def apart(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`function(*args)` in a thread that writes no files: for what may take seconds or hang, as foreign code may."""
+        return await asyncio.wrap_future(self._apart.submit(function, *args, **kwargs))
+
     def close(self) -> None:
         """End threads and worker; work that has begun is finished, what has not is dropped."""
+        self._apart.shutdown(wait=True, cancel_futures=True)
         self.threads.shutdown(wait=True, cancel_futures=True)
         if self._process is not None:
             self._process.shutdown(wait=True, cancel_futures=True)

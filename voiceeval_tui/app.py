@@ -65,6 +65,7 @@ class ConsoleApp(App[None]):
     TITLE = "voiceeval-tui"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,ctrl+q", "interrupt", "ask like q; twice leaves", show=False, priority=True, system=True),
+        Binding("ctrl+z", "suspend_process", "to the shell; fg comes back", show=False, priority=True, system=True),
     ]
 
     def __init__(

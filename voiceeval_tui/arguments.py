@@ -13,8 +13,9 @@ from voiceeval_engine import __version__
 DESCRIPTION = "Runs voice-agent evaluations: two bots talk over real audio, turns and latency are measured, signals scored."
 EPILOG = (
     "Other commands, each with its own --help: watch [SESSION] (the console on a session, live or finished), status, pause, resume-queue "
-    "and stop [SESSION] (a running engine), check-resume DIR (what a resume would do), rejudge DIR (score a saved session again), clean "
-    "DIR (remove attempts that were moved aside), bots (the embedded pairs, for any harness). "
+    "and stop [SESSION] (a running engine), check-resume DIR (what a resume would do), report DIR (a page for people, JUnit XML for CI, "
+    "JSON for scripts), rejudge DIR (score a saved session again), clean DIR (remove attempts that were moved aside), bots (the embedded "
+    "pairs, for any harness). "
     "In a terminal the console opens: on the run that the options select, else on a home screen; leaving it leaves the run alone. Exit "
     "code of the console: 0 when it was left, whatever the run does or did (status and watch --no-ui tell); 1 when nothing could be "
     "started or the console failed. Headless: 0 when every scenario has a result, 1 when not. 2: the command line is wrong."
@@ -39,6 +40,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-ui", action="store_true", help="plain lines instead of the console; with nothing selected, run all scenarios"
     )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="for scripts: lists, and the summary at the end of a run, as JSON on standard output; a run's lines go to standard error, "
+        "and there is no console",
+    )
     add_console_options(parser)
     bots = parser.add_argument_group("bots")
     bots.add_argument("--agent-url", metavar="URL", help="the agent bot (ws://localhost:8765)")
@@ -52,6 +59,11 @@ def build_parser() -> argparse.ArgumentParser:
     what.add_argument("--scenarios", nargs="+", metavar="NAME", help="run these")
     what.add_argument("--domain", metavar="D", help="run all whose name starts with D__")
     what.add_argument("--scenario-dir", type=Path, action="append", metavar="DIR", help="a folder of scenario packs, repeatable")
+    what.add_argument(
+        "--source",
+        choices=("packs", "nemo"),
+        help="scenarios of packs, or of an installed nemo_voice_agent (packs first, and the package where it is installed)",
+    )
     what.add_argument(
         "--resume", metavar="TIMESTAMP", help="go on with the session eval_TIMESTAMP; with no selection, with its own scenarios"
     )
@@ -92,6 +104,24 @@ def build_check_resume_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("directory", metavar="DIR", help="the session's folder")
     parser.add_argument("--min-agent-turns", type=int, default=2, metavar="N", help="the floor you will resume with (2)")
+    parser.add_argument("--json", action="store_true", help="the answer as JSON on standard output")
+    return parser
+
+
+def build_report_parser() -> argparse.ArgumentParser:
+    """The parser of `report`."""
+    parser = argparse.ArgumentParser(
+        prog="voiceeval-tui report",
+        description="Tells what came of a session, in the formats asked for, as text without any; writes nothing into the session. "
+        "FILE is replaced if it is there; - is standard output.",
+        epilog="Exit code 0: written, whatever the session's scenarios came to; 1: it could not be read or written; 2: the command line "
+        "is wrong.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR", help="the session's folder")
+    parser.add_argument("--html", metavar="FILE", help="one page for people that needs nothing else, no network either")
+    parser.add_argument("--junit", metavar="FILE", help="JUnit XML for CI: a suite a domain, a case a scenario")
+    parser.add_argument("--json", metavar="FILE", help="everything, for scripts")
     return parser
 
 

@@ -17,11 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from voiceeval_tui import documents
 from voiceeval_tui.arguments import CONTROL_COMMANDS, build_check_resume_parser, build_parser, build_rejudge_parser
 from voiceeval_tui.errors import CommandError
 from voiceeval_tui.text import safe, shortened
 
 if TYPE_CHECKING:
+    from voiceeval_engine.live.state import RunState
     from voiceeval_engine.run.judging import Judged
     from voiceeval_engine.run.launch import Plan
     from voiceeval_engine.run.options import RunOptions
@@ -62,6 +64,10 @@ def _dispatch(argv: list[str]) -> int:
         return serve_bots(argv[1:])
     if argv[:1] == ["check-resume"]:
         return _check_resume(argv[1:])
+    if argv[:1] == ["report"]:
+        from voiceeval_tui.report import report
+
+        return report(argv[1:])
     if argv[:1] == ["rejudge"]:
         return _run_fast(_rejudge(argv))
     if argv[:1] == ["watch"]:
@@ -90,11 +96,18 @@ def _let_go_of_output() -> None:
 def _run_command(argv: list[str]) -> int:
     given = vars(build_parser().parse_args(argv))
     if given.get("list_domains") or given.get("list"):
-        catalog = _open_catalog(given.get("scenario_dir", ()))
-        _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
+        catalog = _open_catalog(given)
+        try:
+            if given.get("json"):
+                _print_json(documents.domain_list(catalog) if given.get("list_domains") else documents.scenario_list(catalog))
+            else:
+                _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
+            _warn_of_bad_packs(catalog)
+        finally:
+            catalog.close()
         return 0
-    options = _options(given)
-    plain = bool(given.get("no_ui")) or not sys.stdout.isatty()
+    options, as_json = _options(given), bool(given.get("json"))
+    plain = as_json or bool(given.get("no_ui")) or not sys.stdout.isatty()
     if not plain and sys.stdin.isatty():
         from voiceeval_tui.opening import Look, open_run
 
@@ -104,7 +117,7 @@ def _run_command(argv: list[str]) -> int:
     try:
         plan = make_plan(options, all_wanted=plain)
         _warn_of_bad_packs(plan.catalog)
-        return _run_fast(_run_headless(plan, argv))
+        return _run_fast(_run_headless(plan, argv, as_json=as_json))
     except LaunchError as error:
         raise CommandError(str(error), 2 if error.usage else 1) from error
 
@@ -118,6 +131,9 @@ def _check_resume(arguments: list[str]) -> int:
     if not Path(given.directory).is_dir():
         raise CommandError(f"{given.directory} is not a directory")
     found = preview(Path(given.directory), given.min_agent_turns)
+    if given.json:
+        _print_json(documents.resume_preview(given.directory, given.min_agent_turns, found))
+        return 0
     shown = [replace(each, name=safe(each.name), reason=safe(each.reason)) for each in found]
     print(render_preview(safe(given.directory), given.min_agent_turns, shown), end="")
     return 0
@@ -148,16 +164,14 @@ def _options(given: dict[str, Any]) -> RunOptions:
         raise CommandError(str(error), 2) from error
 
 
-def _open_catalog(folders: Sequence[Path]) -> Catalog:
+def _open_catalog(given: dict[str, Any]) -> Catalog:
     from voiceeval_engine.scenarios.catalog import Catalog
     from voiceeval_engine.scenarios.model import ScenarioError
 
     try:
-        catalog = Catalog.of_packs(folders)
+        return Catalog.open(given.get("scenario_dir", ()), given.get("source"))
     except ScenarioError as error:
-        raise CommandError(f"--scenario-dir: {error}") from error
-    _warn_of_bad_packs(catalog)
-    return catalog
+        raise CommandError(str(error)) from error
 
 
 def _warn_of_bad_packs(catalog: Catalog) -> None:
@@ -184,19 +198,43 @@ def _print_scenarios(catalog: Catalog) -> None:
         print(f"  {name}{EMBEDDED_MARK if catalog.is_embedded(name) else ''}")
 
 
-async def _run_headless(plan: Plan, argv: list[str]) -> int:
+async def _run_headless(plan: Plan, argv: list[str], *, as_json: bool) -> int:
+    """Plain lines to standard output; with `as_json` to standard error, and the summary alone to standard output."""
     from voiceeval_engine.run.launch import run_plan
     from voiceeval_tui.plain import PlainOutput
 
-    plain = PlainOutput(sys.stdout)
+    plain = PlainOutput(sys.stderr if as_json else sys.stdout)
+    sessions: list[Path] = []
     ticking = asyncio.create_task(_tick(plain), name="progress")
     try:
-        return 0 if await run_plan(plan, argv, [plain]) else 1
+        complete = await run_plan(plan, argv, [plain], lambda runner: sessions.append(runner.session))
+        if as_json and sessions:
+            _print_run_summary(sessions[0], plain.state)
+        return 0 if complete else 1
     except OSError as error:
         raise CommandError(f"the session cannot be written: {error}") from error
     finally:
         ticking.cancel()
         await asyncio.gather(ticking, return_exceptions=True)
+
+
+def _print_run_summary(session: Path, state: RunState) -> None:
+    from voiceeval_engine.session.report import read_report
+
+    ended = state.ended
+    if ended is None:
+        return
+    reasons = {each.name: each.reason for each in state.scenarios.values() if each.status == "not run" and each.reason}
+    report = read_report(session, queue=tuple(state.scenarios), did_not_run=reasons)
+    _print_json(
+        documents.run_summary(
+            session, report, complete=ended.complete, reason=ended.reason, resume_command=ended.resume_command, files=ended.files
+        )
+    )
+
+
+def _print_json(document: documents.Document) -> None:
+    sys.stdout.write(documents.render(document))
 
 
 async def _rejudge(argv: list[str]) -> int:

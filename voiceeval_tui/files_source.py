@@ -21,7 +21,8 @@ from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile
 from voiceeval_engine.session.metrics import BadMetrics
 from voiceeval_engine.session.run_args import read_invocations
-from voiceeval_tui.session_files import local_time, parse_log_line, read_scored, read_transcript
+from voiceeval_engine.session.transcripts import local_time
+from voiceeval_tui.session_files import parse_log_line, read_scored, read_transcript
 from voiceeval_tui.source import BUDGET_SECONDS, Batch, JournalSource
 from voiceeval_tui.view import Link
 

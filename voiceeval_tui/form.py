@@ -52,10 +52,10 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
     (
         "how",
         (
-            Field("conversation_end_policy", "clean exit is", choices=POLICIES),
-            Field("inactivity_timeout", "inactivity, s"),
-            Field("min_agent_turns", "least responses", "fewer are a stall; 0 is off"),
-            Field("max_auto_retries", "retries"),
+            Field("conversation_end_policy", "ends well by", choices=POLICIES),
+            Field("inactivity_timeout", "silence ends, s"),
+            Field("min_agent_turns", "agent turns, min", "fewer are a stall; 0 is off"),
+            Field("max_auto_retries", "retries if stuck"),
         ),
     ),
     (

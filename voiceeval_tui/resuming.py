@@ -1,29 +1,32 @@
 """What resuming a session would do now, before anything is done: the engine's own functions, put together for a preview.
 
 Reads only, and may take a while for a large session: call `plan_resume` in a thread. May import the standard library, the engine's
-`session/` and `run/options`. Rules: console page ("Resume preview"), running page ("Resume").
+`session/` and `run/options`, `sessions` and `starting`. Rules: console page ("Resume preview"), running page ("Resume").
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from voiceeval_engine.run.options import OptionError, RunOptions
 from voiceeval_engine.session.invocations import Selection, first_selection, invocations
-from voiceeval_engine.session.lock import holder
+from voiceeval_engine.session.lock import holder, last_holder
 from voiceeval_engine.session.resume import Classified, classify, scenario_names, soft_check
 from voiceeval_engine.session.run_args import REDACTED
 from voiceeval_tui.sessions import session_timestamp
+from voiceeval_tui.starting import wants_key
 
 
 @dataclass(frozen=True)
 class ResumePlan:
     """What would be done with each scenario, in the queue's order. `options` start it; None where nothing can, `obstacle` says why.
 
-    `differs` are the soft check's lines without its frame; `left_out` are scenarios on disk that are not in the queue.
+    `differs` are the soft check's lines without its frame; `left_out` are scenarios on disk that are not in the queue; `dangers` are what
+    a record that was made elsewhere would have this machine do.
     """
 
     session: Path
@@ -35,6 +38,7 @@ class ResumePlan:
     had_key: bool = False
     notes: tuple[str, ...] = ()
     obstacle: str = ""
+    dangers: tuple[str, ...] = ()
 
     def count(self, state: str) -> int:
         """How many scenarios are in one of the three states."""
@@ -83,4 +87,20 @@ def plan_resume(session: Path, floor: int | None = None, defaults: RunOptions | 
         replace(options, resume=timestamp, output_dir=session.parent, domain=None, scenarios=() if first else chosen.scenarios),
         parsed.get("judge_api_key") == REDACTED,
         tuple(notes),
+        dangers=() if _made_here(session) else tuple(_dangers(options, defaults or RunOptions())),
     )
+
+
+def _made_here(session: Path) -> bool:
+    last = last_holder(session)
+    return last is not None and last.host == socket.gethostname()
+
+
+def _dangers(options: RunOptions, usual: RunOptions) -> Iterator[str]:
+    """Code that would be run and a key that would be sent because a record says so, the console's own options do not."""
+    known = {folder.absolute() for folder in usual.scenario_dir}
+    yield from (f"it runs the code of the packs in {each}" for each in options.scenario_dir if each.absolute() not in known)
+    if not options.judged or not wants_key(options.judge_url):
+        return
+    if (options.judge_url, options.judge_api_key_name) != (usual.judge_url, usual.judge_api_key_name):
+        yield f"it sends the key in ${options.judge_api_key_name} to {options.judge_url}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,9 @@ from voiceeval_engine.live.events import Side
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json
 from voiceeval_engine.session.metrics import PENDING_REASON, parse_metrics, passes, whole
+from voiceeval_engine.session.transcripts import local_time, read_log, turns_of
 from voiceeval_tui.transcript import Line, Speech, Transcript
 
-MAX_BYTES = 8 * 1024 * 1024
-"""A conversation log is read up to here; an hour of talk has 100 KB."""
-
-_SEGMENT = re.compile(r"\[\s*(\d+\.\d+)s - \s*(\d+\.\d+)s\] \([^)]*\) (USER|AGENT): ?(.*)")
-_LATENCY = re.compile(r"\s+\S+ Response latency: (\d+(?:\.\d+)?)ms")
 _LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \| \S* \| \[(DEBUG|INFO|WARNING|ERROR)\]: (.*)")
 _JUDGE_ERROR = "Error: "
 
@@ -83,14 +78,6 @@ def parse_log_line(line: str) -> events.Logged | None:
     return events.Logged(level=level, message=events.clip(match[3]), time=local_time(match[1]) or 0.0)
 
 
-def local_time(text: str) -> float | None:
-    """Local ISO 8601 as s since the epoch; None for anything else."""
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def _from_journal(path: Path, scenario: str) -> Transcript | None:
     """The one source that knows tool calls and interruptions. Attempts that came to nothing are passed over."""
     mark = f'"scenario":{json.dumps(scenario, ensure_ascii=False)}'.encode("utf-8", "replace")
@@ -119,21 +106,11 @@ def _from_journal(path: Path, scenario: str) -> Transcript | None:
 
 
 def _from_log(path: Path) -> Transcript | None:
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES).decode(errors="backslashreplace")
-    except OSError:
-        return None
     transcript = Transcript()
-    lines = text.split("\n")
-    for number, line in enumerate(lines):
-        match = _SEGMENT.match(line)
-        if match is None:
-            continue
-        start, end, side = float(match[1]), float(match[2]), _side(match[3])
-        latency = _LATENCY.match(lines[number + 1]) if number + 1 < len(lines) else None
-        transcript.add(Line("turn", side, events.clip(match[4]), start, float(latency[1]) if latency else None))
-        transcript.add_speech(Speech(side, start, end))
+    for segment in read_log(path):
+        side = _side(segment.role)
+        transcript.add(Line("turn", side, events.clip(segment.text), segment.start, segment.latency_ms))
+        transcript.add_speech(Speech(side, segment.start, segment.end))
     return transcript if transcript.settled else None
 
 
@@ -143,19 +120,14 @@ def _from_metrics(path: Path) -> Transcript | None:
         value = read_json(path)
     except UnreadableFile:
         return None
-    turns = value.get("turns") if isinstance(value, dict) else None
-    transcript, first = Transcript(), None
-    for turn in turns if isinstance(turns, list) else ():
-        if not isinstance(turn, dict) or not isinstance(turn.get("text"), str):
-            continue
-        moment = local_time(str(turn.get("timestamp"))) or 0.0
-        first = moment if first is None else first
-        transcript.add(Line("turn", _side(str(turn.get("role"))), events.clip(turn["text"]), max(0.0, moment - first)))
+    transcript = Transcript()
+    for turn in turns_of(value) if isinstance(value, dict) else ():
+        transcript.add(Line("turn", _side(turn.role), events.clip(turn.text), turn.start))
     return transcript if transcript.settled else None
 
 
 def _side(role: str) -> Side:
-    return "agent" if role.lower() == "agent" else "user"
+    return "agent" if role == "agent" else "user"
 
 
 def _signals(metrics: Mapping[str, Any]) -> dict[str, bool]:

@@ -17,10 +17,15 @@ def clock(seconds: float) -> str:
     return f"{whole // 60}:{whole % 60:02d}" if whole < 6000 else f"{whole // 3600}h{whole % 3600 // 60:02d}"
 
 
+def broke_off(view: View, scenario: ScenarioState) -> bool:
+    """Whether the run ended in the midst of the scenario's attempt: a resume runs it again."""
+    return scenario.status in RUNNING and (view.run.ended is not None or view.link.state == "gone")
+
+
 def goes_on(view: View) -> bool:
     """Whether the scenario that is shown is being run now."""
     scenario = view.scenario()
-    return scenario is not None and scenario.status in RUNNING and view.run.ended is None and view.link.state != "gone"
+    return scenario is not None and scenario.status in RUNNING and not broke_off(view, scenario)
 
 
 def elapsed(view: View) -> float | None:

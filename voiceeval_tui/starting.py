@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.session.run_args import redact
 
-PATIENCE = 10.0
+PATIENCE = 45.0
 """s. What an engine may take until it answers."""
 CHECK_PATIENCE = 30.0
 """s. A bot may take 10 s to connect and 5 to say that it is ready."""

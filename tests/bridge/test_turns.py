@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voiceeval_engine.bridge.turns import Side, Speech, Turn, TurnTracker, join_words
+from voiceeval_engine.bridge.turns import Side, Speech, Turn, TurnTracker
+from voiceeval_engine.bridge.words import join_words
 
 TICK = 0.016
 
@@ -68,6 +69,8 @@ def tell(tracker: TurnTracker, side: Side, kind: Any, at: float, text: str) -> N
         tracker.on_started(side, at)
     elif kind == "stopped":
         tracker.on_stopped(side, at)
+    elif kind == "interrupted":
+        tracker.on_interrupted(side)
     else:
         tracker.on_text(side, text, kind)
 
@@ -249,6 +252,64 @@ def test_text_falls_back_from_spoken_words_to_output_to_transcription(kinds: tup
 def test_spoken_white_space_alone_is_no_text() -> None:
     story = Story().says("agent", 1.0, 2.0, "  ").event("agent", "output", 1.5, "Really said.")
     assert story.turns() == [("agent", "Really said.")]
+
+
+def announced(*sentences: str, start: float = 1.0, kind: str = "spoken") -> Story:
+    """An agent's turn as a Pipecat server brings it whose voice ends each sentence itself: told after "stopped", at the next "started"."""
+    story, at = Story(), start
+    for index, sentence in enumerate(sentences):
+        story.speech("agent", at, at + 1.0).event("agent", "started", at + 0.04)
+        if index:
+            story.event("agent", kind, at + 0.04, sentences[index - 1])
+        story.event("agent", "announced", at + 0.04, sentence).event("agent", "stopped", at + 1.0)
+        at += 1.0
+    return story
+
+
+@pytest.mark.parametrize("kind", ["spoken", "output"])
+def test_a_sentence_that_a_server_tells_only_when_it_speaks_again_belongs_to_the_turn_in_which_it_was_spoken(kind: str) -> None:
+    story = announced("One.", "Two.", kind=kind).says("user", 4.0, 5.0, "Um.")
+    story.speech("agent", 6.0, 7.0).event("agent", "started", 6.04).event("agent", kind, 6.04, "Two.")
+    story.event("agent", "announced", 6.04, "Three.").event("agent", "stopped", 7.0)
+    assert story.turns() == [("agent", "One. Two."), ("user", "Um."), ("agent", "Three.")]
+    assert [turn.text for _, turn in story.settled] == ["One. Two.", "Um.", "Three."], "at once, not when the words come"
+
+
+def test_a_sentence_said_twice_and_told_late_is_two_turns() -> None:
+    story = announced("Yes.").says("user", 3.0, 4.0, "Sure?").speech("agent", 5.0, 6.0).event("agent", "started", 5.04)
+    story.event("agent", "spoken", 5.04, "Yes.").event("agent", "announced", 5.04, "Yes.").event("agent", "stopped", 6.0)
+    assert story.turns() == [("agent", "Yes."), ("user", "Sure?"), ("agent", "Yes.")]
+
+
+def test_words_that_were_owed_and_never_came_take_none_from_the_next_turn() -> None:
+    story = announced("Yes.").says("user", 3.0, 4.0, "Sure?").speech("agent", 5.0, 6.0).event("agent", "started", 5.04)
+    story.event("agent", "announced", 5.04, "Yes.").event("agent", "spoken", 5.9, "Yes.").event("agent", "spoken", 5.95, "Bye.")
+    assert story.event("agent", "stopped", 6.0).turns() == [("agent", "Yes."), ("user", "Sure?"), ("agent", "Yes. Bye.")]
+
+
+def test_a_last_word_that_comes_after_its_turn_belongs_to_it() -> None:
+    story = announced("Thank you.").event("agent", "spoken", 1.5, "Thank").says("user", 3.0, 4.0, "Um.")
+    story.event("agent", "spoken", 5.04, "you.").says("agent", 5.0, 6.0, "Bye.")
+    assert story.turns() == [("agent", "Thank you."), ("user", "Um."), ("agent", "Bye.")]
+
+
+def test_an_interrupted_sentence_was_not_said_and_one_interrupted_after_its_end_was() -> None:
+    cut = announced("One.", "Two.").event("agent", "interrupted", 2.5)
+    assert cut.turns() == [("agent", "One.")]
+    assert announced("One.", "Two.").event("agent", "interrupted", 3.1).turns() == [("agent", "One. Two.")]
+    unstopped = Story().speech("agent", 1.0, 2.0).event("agent", "started", 1.04).event("agent", "announced", 1.04, "One.")
+    unstopped.event("agent", "interrupted", 2.8).event("agent", "stopped", 2.8)
+    assert unstopped.turns() == [("agent", "One.")]
+
+
+def test_what_was_announced_and_told_otherwise_is_as_it_was_told() -> None:
+    story = announced("It is $5.").event("agent", "spoken", 1.9, "It is five dollars.")
+    assert story.turns() == [("agent", "It is five dollars.")]
+
+
+def test_what_was_announced_and_not_heard_is_no_text() -> None:
+    story = Story().event("agent", "started", 1.0).event("agent", "announced", 1.0, "One.").event("agent", "stopped", 2.0)
+    assert story.turns() == []
 
 
 @pytest.mark.parametrize("kind", ["spoken", "output", "transcription"])

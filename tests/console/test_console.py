@@ -17,7 +17,10 @@ from voiceeval_engine.live import events
 from voiceeval_engine.live.commands import Command, EngineGone, Reply
 from voiceeval_tui.actions import ACTIONS
 from voiceeval_tui.app import ConsoleApp
-from voiceeval_tui.screens.dialog import Ask, Help
+from voiceeval_tui.screens.dialog import Ask, Choice, Help
+from voiceeval_tui.screens.form import FormScreen
+from voiceeval_tui.screens.home import HomeScreen
+from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import PANES, RunScreen
 from voiceeval_tui.source import open_source
 from voiceeval_tui.view import Link
@@ -44,7 +47,7 @@ def session(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_every_scenario_is_told_at_every_size(session: Path, size: tuple[int, int]) -> None:
-    async with console(session, size) as pilot:
+    async with console(session, size, alive=True) as pilot:
         shown = lines(pilot)
         assert len(shown) == size[1]
         assert all(cell_len(line) == size[0] for line in shown)
@@ -119,7 +122,7 @@ async def test_filter_as_you_type_and_escape(session: Path) -> None:
 
 
 async def test_next_and_previous_problem_go_round(session: Path) -> None:
-    async with console(session) as pilot:
+    async with console(session, alive=True) as pilot:
         await pilot.press("home")
         found = []
         for key in ("n", "n", "n", "n", "N"):
@@ -129,13 +132,13 @@ async def test_next_and_previous_problem_go_round(session: Path) -> None:
 
 
 async def test_without_problems_next_goes_to_what_runs(tmp_path: Path) -> None:
-    async with console(write_session(tmp_path / "s", [started(["a", "b", "c"]), *attempt("b")])) as pilot:
+    async with console(write_session(tmp_path / "s", [started(["a", "b", "c"]), *attempt("b")]), alive=True) as pilot:
         await pilot.press("home", "n")
         assert screen(pilot).view.selected == "b"
 
 
 async def test_orders(session: Path) -> None:
-    async with console(session) as pilot:
+    async with console(session, alive=True) as pilot:
         queue = pilot.app.query_one(QueuePane)
         await pilot.press("o")
         assert list(queue.keys[:5]) == ["retail__37", "retail__39", "retail__40", "retail__38", "retail__41"]
@@ -387,9 +390,124 @@ async def test_a_row_of_the_trouble_pane_chooses_its_scenario(session: Path, siz
         await pilot.press(str(PANES.index(TroublePane) + 2), "home", "enter")
         await settle(pilot)
         pane = pilot.app.query_one(TroublePane)
+        assert screen(pilot).focused is screen(pilot)._panes["transcript"]
+        await pilot.press("escape")
+        await settle(pilot)
         assert pilot.app.focused is pane
         assert screen(pilot).view.selected == pane.scenario_of(str(pane.cursor)) == "retail__40"
         await pilot.press("down")
         await settle(pilot)
         assert screen(pilot).view.selected == pilot.app.query_one(QueuePane).cursor == "retail__39"
         assert all(cell_len(line) == size[0] for line in lines(pilot))
+
+
+def cut_short() -> list[events.Event]:
+    ended = events.RunEnded(complete=False, reason="interrupted", files=[], time=1_800_000_100.0)
+    return [*all_kinds(NAMES), ended]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("stream", [cut_short(), all_kinds(NAMES)], ids=["stopped", "engine gone"])
+async def test_what_was_cut_is_interrupted_and_has_no_clock(
+    tmp_path: Path, size: tuple[int, int], stream: list[events.Event]
+) -> None:
+    async with console(write_session(tmp_path / "s", stream), size) as pilot:
+        found = screen(pilot)
+        assert found.view.link.state in ("gone", "finished")
+        rows = [line[:40] for line in lines(pilot) if re.match(r"\S retail__(38|41)", line)]
+        assert len(rows) == 2
+        assert all(line.startswith("!") and "interrupted" in line for line in rows)
+        found.draw(found.view.tick(found.view.now + 500))
+        await settle(pilot)
+        assert rows == [line[:40] for line in lines(pilot) if re.match(r"\S retail__(38|41)", line)]
+        await pilot.press("slash", *"interrupted", "enter")
+        assert found._queue.keys == ["retail__38", "retail__41"]
+        found.draw(found.view.select("retail__40"))
+        found._queue.words = ""
+        found._queue.redraw()
+        await pilot.press("n")
+        await settle(pilot)
+        assert found.view.shown == "retail__41"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_verdict_that_only_lacks_the_judge_is_no_plain_failure(tmp_path: Path, size: tuple[int, int]) -> None:
+    failed = {"verdict": False, "judge_failed": True}
+    stream = [
+        started(NAMES[:3]),
+        *attempt(NAMES[0]), scored(NAMES[0], failed_signals=["judge_passed"], **failed),
+        *attempt(NAMES[1]), scored(NAMES[1], failed_signals=["judge_passed", "db_state_match"], **failed),
+        *attempt(NAMES[2]), scored(NAMES[2]),
+    ]  # fmt: skip
+    async with console(write_session(tmp_path / "s", stream), size) as pilot:
+        rows = {line.split()[1]: line for line in reversed(lines(pilot)) if re.match(r"\S retail__", line)}
+        assert rows[NAMES[0]].startswith("?")
+        assert "judge out" in rows[NAMES[0]]
+        assert rows[NAMES[1]].startswith("✗")
+        assert "judge out" not in rows[NAMES[1]]
+        assert "success 1/2" in lines(pilot)[1]
+        if size[0] >= 80:
+            assert "judge out 1" in lines(pilot)[1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_enter_goes_to_what_was_said_and_escape_back(session: Path, size: tuple[int, int]) -> None:
+    async with console(session, size) as pilot:
+        found = screen(pilot)
+        await pilot.press("1", "home", "down", "enter")
+        await settle(pilot)
+        assert (found.focused, found.view.selected) == (found._panes["transcript"], NAMES[1])
+        await pilot.press("escape")
+        await settle(pilot)
+        assert (found.focused, found.view.selected) == (found._queue, NAMES[1])
+        assert found._queue.display
+        await pilot.press("escape")
+        assert found.view.selected is None
+
+
+async def test_enter_goes_to_the_pane_about_a_scenario_that_stands_beside(session: Path) -> None:
+    async with console(session, (80, 24)) as pilot:
+        found = screen(pilot)
+        await pilot.press("6")
+        found._queue.focus()
+        await pilot.press("home", "enter")
+        await settle(pilot)
+        assert found.focused is found._panes["details"]
+        await pilot.press("escape")
+        await settle(pilot)
+        assert found.focused is found._queue
+        assert found._panes["details"].display
+
+
+async def test_the_clock_of_a_run_stands_where_its_engine_is_gone(session: Path) -> None:
+    async with console(session) as pilot:
+        found = screen(pilot)
+        found.draw(found.view.set_link(Link("gone")))
+        await settle(pilot)
+        before = lines(pilot)[0]
+        found.draw(found.view.tick(found.view.now + 3600))
+        await settle(pilot)
+        assert lines(pilot)[0] == before
+
+
+@pytest.mark.parametrize("actions", [ACTIONS, HomeScreen.ACTIONS, FormScreen.ACTIONS, ResumeScreen.ACTIONS])
+def test_every_help_fits_into_its_box_at_eighty_columns(actions: Any) -> None:
+    assert not [action.help for action in actions if len(action.help) > 64]
+
+
+async def test_a_question_of_several_lines_has_several_lines() -> None:
+    app = ConsoleApp(open_source(REFERENCE), Engine(), fps=50, environ={})
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.app.push_screen(Ask("which", "one\x1b\ntwo", (Choice("y", "yes", "yes"),)))
+        await settle(pilot)
+        shown = [line.strip(" │") for line in lines(pilot)]
+        assert "two" in shown
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+async def test_what_was_not_run_tells_why_where_there_is_room(tmp_path: Path, size: tuple[int, int]) -> None:
+    stream = [started(NAMES[:1]), events.ScenarioNotRun(scenario=NAMES[0], attempt=0, reason="skipped by the operator")]
+    async with console(write_session(tmp_path / "s", stream), size, alive=True) as pilot:
+        row = next(line for line in lines(pilot) if line.startswith("! retail__36"))
+        assert "…" not in row[:44]
+        assert "! not run  skipped by the op" in text(pilot)

@@ -93,10 +93,10 @@ async def test_all_of_a_scenario_is_told(session: Path) -> None:
     ("name", "words"),
     [
         ("retail__36", ["passed", "metrics.json: no such file"]),
-        ("retail__38", ["retrying", "discarded 1", "0 conversation turns"]),
+        ("retail__38", ["! interrupted", "discarded 1", "0 conversation turns"]),
         ("retail__39", ["stalled"]),
         ("retail__40", ["not run", "connection refused"]),
-        ("retail__41", ["talking", "since", "turns        2"]),
+        ("retail__41", ["! interrupted", "since", "turns        2"]),
         ("retail__42", ["queued", "none yet", "nothing in it yet"]),
     ],
 )

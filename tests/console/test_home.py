@@ -16,12 +16,14 @@ from sessions import all_kinds, write_session
 from voiceeval_engine.run.options import DEMO_DEFAULTS, RunOptions
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.lock import SessionLock
+from voiceeval_tui.app import ConsoleApp
 from voiceeval_tui.screens import home as home_screen
 from voiceeval_tui.screens.dialog import Help
 from voiceeval_tui.screens.form import FormScreen
 from voiceeval_tui.screens.home import HomeScreen
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import RunScreen
+from voiceeval_tui.source import open_source
 from voiceeval_tui.starting import Started, StartError
 from voiceeval_tui.widgets.sessions import SessionsPane
 
@@ -216,3 +218,19 @@ async def test_a_demo_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pyt
         await settle(pilot, 0.5)
         assert "[red]no luck" in [toast.message for toast in pilot.app._notifications]
         assert isinstance(pilot.app.screen, HomeScreen)
+
+
+async def test_from_a_session_that_was_watched_to_the_others_and_back(tmp_path: Path) -> None:
+    session = write_session(tmp_path / "eval_20260618_072325", all_kinds(NAMES))
+    app = ConsoleApp(open_source(session), fps=50, environ={})
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        for _ in range(3):
+            await pilot.press("h")
+            await until(pilot, lambda: "1 session" in text(pilot))
+            assert isinstance(app.screen, HomeScreen)
+            await pilot.press("enter")
+            await until(pilot, lambda: "retail__3" in text(pilot))
+            assert isinstance(app.screen, RunScreen)
+            assert len(app.screen_stack) == 3
+    assert not app.crash

@@ -59,8 +59,10 @@ def test_lanes_notes_axis_and_legend_as_there_is_room() -> None:
         "          2.0s",
         "user  ████──────xx──",
         "      │0:00     │0:10     │0:20",
-        "█ speaks  ▄ in part  x both  ! interrupted  · waits",
+        "█ speaks  ▄ in part  x both",
     ]
+    assert _drawn(7, 30)[4:] == ["█ speaks  ▄ in part  x both", "! interrupted  · waits"]
+    assert _drawn(5, 50)[4:] == ["█ speaks  ▄ in part  x both  ! interrupted  · waits"]
     assert len(_drawn(4)) == 4
     assert [line.split()[0] for line in _drawn(3)] == ["agent", "user", "│0:00"]
     assert len(_drawn(2)) == 2

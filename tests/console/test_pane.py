@@ -181,3 +181,21 @@ async def test_an_empty_list_answers_to_nothing() -> None:
         await pilot.press("down", "end", "enter", "pageup")
         await pilot.click(pane, offset=(3, 3))
         assert (host.chosen, pane.cursor) == ([], None)
+
+
+class Wrapped(Words):
+    """Each word takes a row of the whole width."""
+
+    def rows(self, view: View, width: int) -> Sequence[Row]:
+        return [(("x" * (width - 1) + "|", "text"),) for _ in self.words]
+
+
+async def test_rows_are_made_for_the_width_beside_the_scroll_bar_whenever_it_comes_or_goes() -> None:
+    pane = Wrapped()
+    async with (host := Host(pane, size=(20, 6))).run_test(size=(30, 10)) as pilot:
+        for count in (2, 20, 3, 30):
+            pane.words = ["word"] * count
+            pane.show(View(), {"log"})
+            await pilot.pause(0.05)
+            rows = [line[: pane.row_width] for line in host.shown()[1 : 1 + min(count, 5)]]
+            assert rows == ["x" * (pane.row_width - 1) + "|"] * len(rows), count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,21 @@ def test_an_empty_session_has_nothing_to_resume(tmp_path: Path) -> None:
     session = tmp_path / "eval_20260618_000001"
     session.mkdir()
     assert plan_resume(session).obstacle == "there is no scenario in it"
+
+
+@pytest.mark.parametrize("host", [None, "elsewhere", socket.gethostname()])
+def test_what_a_strangers_record_would_run_and_send_is_told(session: Path, tmp_path: Path, host: str | None) -> None:
+    packs = [tmp_path / "packs", tmp_path / "known"]
+    record = {"judge_url": "https://judge.example/", "judge_api_key_name": "AWS_SECRET"}
+    put_record(session, NAMES, scenario_dir=tuple(packs), **record)
+    if host is not None:
+        (session / layout.LOCK).write_text(json.dumps({"pid": 1, "host": host, "started_at": "", "socket": ""}) + "\n")
+    told = (f"it runs the code of the packs in {packs[0]}", "it sends the key in $AWS_SECRET to https://judge.example/")
+    usual = RunOptions(scenario_dir=(packs[1],))
+    assert plan_resume(session, defaults=usual).dangers == (() if host == socket.gethostname() else told)
+    assert plan_resume(session, defaults=RunOptions(scenario_dir=tuple(packs), **record)).dangers == ()  # type: ignore[arg-type]
+    put_record(session, NAMES, judge_url="http://localhost:1/", judge_api_key_name="OTHER")
+    assert plan_resume(session).dangers == ()
 
 
 def test_a_key_that_was_given_is_remembered_as_such(session: Path) -> None:

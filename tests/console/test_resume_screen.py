@@ -242,6 +242,28 @@ async def test_a_key_typed_before_is_used_for_the_check_and_the_start(session: P
     assert engines.started[0][2] == "sk-9"
 
 
+async def test_a_strangers_session_is_neither_asked_about_nor_started_unasked(
+    session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = Engines(monkeypatch)
+    put_record(session, NAMES, judge_url="https://judge.example/", judge_api_key_name="AWS_SECRET")
+    monkeypatch.setenv("AWS_SECRET", "sk-9")
+    async with home(session.parent, SIZES[-1]) as pilot:
+        await opened(pilot, "not asked yet: it sends the key in $AWS_SECRET to https://judge.example/")
+        assert engines.asked == []
+        await pilot.press("enter")
+        await settle(pilot, 0.5)
+        assert engines.started == []
+        await pilot.press("n")
+        await settle(pilot)
+        await pilot.press("c")
+        await until(pilot, lambda: bool(engines.asked))
+        await pilot.press("enter")
+        await settle(pilot)
+        await pilot.press("y")
+        await until(pilot, lambda: bool(engines.started))
+
+
 @pytest.mark.parametrize("kind", ["running", "no options", "empty", "gone"])
 async def test_what_cannot_be_resumed_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     engines = Engines(monkeypatch)

@@ -113,7 +113,7 @@ def test_the_last_line_tells_who_speaks_and_how_long_nothing_came() -> None:
     assert told(speaks) == f"* user speaking{'idle 0 / 120 s':>45}"
     assert told(speaks, other).startswith("* both speaking")
     assert told(turn(A, "Hello.", 4.0)) == f"- nobody speaks{'idle 9 / 120 s':>45}"
-    assert told(speaks, link="gone") == "! talking when the run broke off"
+    assert told(speaks, link="gone") == "! interrupted  talking when the run broke off"
     ended = scored(A, verdict=False, failed_signals=["db_state_match", "other"], duration=192.0)
     assert told(ended) == "✗ failed  [EXIT] after 3:12  db_state, other"
 

@@ -62,6 +62,9 @@ class Source:
         assert isinstance(found, Scenario)
         return found
 
+    def close(self) -> None:
+        """There is nothing to let go."""
+
 
 @dataclass(frozen=True)
 class Ran:

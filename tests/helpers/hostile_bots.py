@@ -16,6 +16,7 @@ from typing import Any
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from voiceeval_engine.bots.server import stop_serving
 from voiceeval_engine.wire import rtvi
 from voiceeval_engine.wire.frames import AudioFrame, MessageFrame, decode, encode_audio, encode_message
 
@@ -127,8 +128,7 @@ class HostileBot:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._server is not None
-        self._server.close()
-        await self._server.wait_closed()
+        await stop_serving(self._server)
 
     async def _talk(self, socket: ServerConnection) -> None:
         acting: asyncio.Task[None] | None = None

@@ -9,6 +9,8 @@ from typing import Any
 from hostile_bots import Act, HostileBot
 from websockets.asyncio.server import ServerConnection
 
+from voiceeval_engine.bots.server import stop_serving
+
 
 class SwitchedBot(HostileBot):
     """Listens inside its `async with` block unless it was killed. `kill` and `revive` may be called from any thread."""
@@ -48,8 +50,7 @@ class SwitchedBot(HostileBot):
         elif not on and self._server is not None:
             for socket in self._sockets:
                 socket.transport.abort()
-            self._server.close()  # those in the middle of their handshake too
-            await self._server.wait_closed()
+            await stop_serving(self._server)  # those in the middle of their handshake too
             self._server = None
 
     async def _talk(self, socket: ServerConnection) -> None:

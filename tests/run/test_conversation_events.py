@@ -23,6 +23,12 @@ FAR_APART = 1.0
 """Seconds; ten times what makes two tellings one."""
 
 
+async def _begin_to_speak(stage: Stage) -> None:
+    await stage.event("bot-started-speaking")
+    for _ in range(10):
+        await stage.audio(LOUD)
+
+
 async def _interrupt(stage: Stage, told: Sequence[str]) -> None:
     for each in told:
         if each == FRAME:
@@ -38,24 +44,25 @@ async def _says_goodbye(stage: Stage) -> None:
 
 @pytest.mark.parametrize("told", [(FRAME, MESSAGE), (MESSAGE, FRAME), (FRAME,), (MESSAGE,), (FRAME, FRAME, MESSAGE)], ids="+".join)
 @pytest.mark.parametrize(("side", "speaking"), [("agent", True), ("agent", False), ("user", True)])
-def test_an_interruption_is_one_event_however_it_is_told(tmp_path: Path, told: tuple[str, ...], side: str, speaking: bool) -> None:
+def test_an_interruption_is_one_event_however_it_is_told_and_none_where_nothing_was_said(
+    tmp_path: Path, told: tuple[str, ...], side: str, speaking: bool
+) -> None:
     async def interrupts(stage: Stage) -> None:
         if speaking:
-            await stage.event("bot-started-speaking")
-            for _ in range(10):
-                await stage.audio(LOUD)
+            await _begin_to_speak(stage)
         await _interrupt(stage, told)
         await _says_goodbye(stage)
 
     agent, user = HostileBot(interrupts if side == "agent" else None), HostileBot(interrupts if side == "user" else None)
     with serving(agent, user):
         ran = run_engine(tmp_path, [(agent, user)], {"s__1": scenario("s__1")}, **BRIEF)
-    assert [event.side for event in ran.of("s__1", events.Interrupted)] == [side]
+    assert [event.side for event in ran.of("s__1", events.Interrupted)] == [side] * speaking
 
 
 def test_two_interruptions_are_two_events(tmp_path: Path) -> None:
     async def interrupts(stage: Stage) -> None:
         for _ in range(2):
+            await _begin_to_speak(stage)
             await _interrupt(stage, (FRAME, MESSAGE))
             await asyncio.sleep(FAR_APART)
         await _says_goodbye(stage)
@@ -68,6 +75,7 @@ def test_two_interruptions_are_two_events(tmp_path: Path) -> None:
 
 def test_both_bots_may_be_interrupted_at_once(tmp_path: Path) -> None:
     async def interrupts(stage: Stage) -> None:
+        await _begin_to_speak(stage)
         await _interrupt(stage, (FRAME, MESSAGE))
 
     async def interrupts_and_goes(stage: Stage) -> None:

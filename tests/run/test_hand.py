@@ -465,21 +465,24 @@ def test_a_scenario_that_is_skipped_after_its_first_attempt_by_hand_was_discarde
     _old_result_stands(ran, before, not_run=0)
 
 
-@pytest.mark.parametrize("opened", [False, True], ids=["never begun", "begun and discarded"])
+@pytest.mark.parametrize("opened", ["never begun", "begun and discarded", "in its back-off"])
 @pytest.mark.parametrize("command", ["stop", "stop-now"])
 def test_a_result_that_waits_to_be_replaced_when_the_run_is_stopped_stands(
-    tmp_path: Path, gate: threading.Event, command: str, opened: bool
+    tmp_path: Path, gate: threading.Event, command: str, opened: str
 ) -> None:
     before: dict[str, bytes] = {}
 
     async def again(operator: Operator, agents: list[Cast]) -> None:
         before.update(files_of(operator.session / "s__stalls"))
         for agent in agents:
-            agent.down = "out of order" if opened else ""
-        if not opened:
+            agent.down = "out of order" if opened == "begun and discarded" else ""
+            agent.acts["s__stalls"] = says_nothing
+        if opened == "never begun":
             await operator.do("pause")
         await operator.do("run-again", "s__stalls")
-        if opened:
+        if opened == "in its back-off":
+            await operator.until_is("s__stalls", "retrying")
+        if opened == "begun and discarded":
             await operator.until(lambda: operator.count(events.AttemptDiscarded, scenario="s__stalls"))
             await operator.until_is("s__stalls", "queued")
         await operator.do(command)
@@ -490,6 +493,36 @@ def test_a_result_that_waits_to_be_replaced_when_the_run_is_stopped_stands(
     assert "s__stalls (" not in warning(ran.session, "did not run")
     assert ran.complete is (command == "stop")
     assert results(ran.session) == (["s__stalls", "s__holds"] if command == "stop" else ["s__stalls"])
+
+
+@pytest.mark.parametrize("command", ["stop", "stop-now"])
+def test_a_result_whose_replacement_is_being_built_when_the_run_is_stopped_stands(
+    tmp_path: Path, gate: threading.Event, command: str
+) -> None:
+    building, built = threading.Event(), threading.Event()
+
+    def build() -> Any:
+        if operated:
+            building.set()
+            built.wait(30)
+        return named("s__stalls")["s__stalls"]
+
+    async def again(operator: Operator) -> None:
+        operated.append(True)
+        await operator.do("run-again", "s__stalls")
+        await operator.until(building.is_set)
+        await operator.do(command)
+        await asyncio.sleep(0.2)
+        built.set()
+
+    operated: list[bool] = []
+    with casts(2, s__stalls=stalls, s__holds=until(gate)) as agents:
+        play = _stalled_result_and(again, gate, agents)
+        ran = drive(tmp_path, pairs_of(agents), {"s__stalls": build, **named("s__holds")}, play, **STALLS)
+    assert fold(ran).scenarios["s__stalls"].status == "stalled"
+    assert not fold(ran).scenarios["s__stalls"].by_hand
+    assert "s__stalls" in results(ran.session)
+    assert not list(ran.session.glob("*.killed.*"))
 
 
 def test_a_replacement_that_is_stopped_while_it_talks_leaves_its_evidence_and_no_result(

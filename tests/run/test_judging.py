@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from judges import WatchedJudge
 
 from voiceeval_engine.bots.judge import OUT_MARK, judge_server
 from voiceeval_engine.offload import INLINE_BYTES, Offload
@@ -97,13 +97,8 @@ def offload() -> Iterator[Offload]:
 @pytest.fixture
 def embedded() -> Iterator[str]:
     """The embedded judge on a real port."""
-    server = judge_server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with WatchedJudge() as judge:
+        yield judge.url
 
 
 class Desk:

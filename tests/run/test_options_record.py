@@ -31,6 +31,7 @@ _options_given = st.builds(
     scenarios=st.lists(_words, max_size=3, unique=True).map(tuple),
     domain=st.none() | _words,
     scenario_dir=st.lists(st.sampled_from([Path("/a"), Path("/b c")]), max_size=2, unique=True).map(tuple),
+    source=st.sampled_from([None, "packs", "nemo"]),
     duration=st.none() | _seconds,
     inactivity_timeout=_seconds,
     conversation_end_policy=st.sampled_from(["tool-only", "valid-terminal-state"]),

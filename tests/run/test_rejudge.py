@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
@@ -11,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judges import WatchedJudge
 
-from voiceeval_engine.bots.judge import OUT_MARK, judge_server
+from voiceeval_engine.bots.judge import OUT_MARK
 from voiceeval_engine.run import judging
 from voiceeval_engine.run import rejudge as rejudge_module
 from voiceeval_engine.run.options import RunOptions
@@ -72,13 +72,8 @@ def _no_pause_between_tries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def judge_url() -> Iterator[str]:
-    server = judge_server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with WatchedJudge() as judge:
+        yield judge.url
 
 
 async def again(session: Path, url: str, *argv: str, only_failed: bool = False, **options: Any) -> Rejudged:

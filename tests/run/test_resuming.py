@@ -16,8 +16,8 @@ import pytest
 from bot_farm import serving
 from engine_run import Ran, run_engine, scenario
 from hostile_bots import HostileBot, Stage
+from judges import WatchedJudge
 
-from voiceeval_engine.bots.judge import judge_server
 from voiceeval_engine.live import events
 from voiceeval_engine.offload import Offload
 from voiceeval_engine.run import ledger as ledger_module
@@ -25,6 +25,7 @@ from voiceeval_engine.run.ledger import Ledger
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.resuming import ResumeError, find_session, prepare
 from voiceeval_engine.run.runner import Runner
+from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import read_json, write_json
 from voiceeval_engine.session.invocations import Selection, first_selection
 from voiceeval_engine.session.lock import SessionHeld
@@ -240,13 +241,8 @@ def test_two_engines_on_one_session_the_second_is_refused(tmp_path: Path, pairs:
 
 @pytest.fixture
 def judge_url() -> Iterator[str]:
-    server = judge_server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1/chat/completions"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with WatchedJudge() as judge:
+        yield judge.url
 
 
 def _cut_off_while_judging(folder: Path) -> dict[str, Any]:
@@ -374,12 +370,20 @@ def test_a_record_made_by_a_stranger_moves_nothing_outside_the_session(tmp_path:
     session = _made(tmp_path / "eval_20260101_000000")
     outside = _made(tmp_path / "outside")
     names = ["../outside", str(outside), "..", ".", "", "s__a", "a/b", "nul\0", "\ud800", "x" * 256, "s__a.killed.1", "s__a", "s b"]
+    names += [path.name for path in _own_files(session)]
     write_json(session / "run_args.json", {"invocations": [{"resolved_scenario_names": names, "parsed_args": {"domain": "s"}}]})
     found = first_selection(session)
     assert found == Selection(("s__a", "s b"), (), "s")
     prepare(session, found.names, 2, "20260102_000000", {})
     assert outside.is_dir()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["eval_20260101_000000", "outside"]
+
+
+def _own_files(session: Path) -> list[Path]:
+    """All that a run has in its session beside the scenarios' folders."""
+    for name in (*AGGREGATES, "evaluation_log.txt", "events.jsonl", "session.lock", "engine.log"):
+        (session / name).touch()
+    return [session / "run_args.json", *(path for path in session.iterdir() if path.name != "run_args.json")]
 
 
 def test_the_first_record_with_scenarios_is_the_selection(tmp_path: Path) -> None:
@@ -393,6 +397,37 @@ def test_the_first_record_with_scenarios_is_the_selection(tmp_path: Path) -> Non
         ]},
     )  # fmt: skip
     assert first_selection(tmp_path) == Selection(("b", "a"), ("b", "a"), None)
+
+
+def _replaced(session: Path, tag: str, metrics: dict[str, Any]) -> None:
+    _made(session / "s__a")
+    write_json(session / "s__a" / "metrics.json", metrics)
+    layout.move_aside(session / "s__a", tag)
+
+
+def test_a_result_comes_back_where_the_engine_was_killed_before_the_attempt_by_hand_began(tmp_path: Path) -> None:
+    """The latest of them, and as often as the engine is killed."""
+    for turns, tag in ((4, "byhand3.20260101_000000"), (9, "byhand11.20260101_000000"), (3, "byhand2.20251231_000000")):
+        _replaced(tmp_path, tag, WORKS | {"total_turns": turns})
+    found = prepare(tmp_path, ["s__a", "s__b"], 2, "20260102_000000", {})
+    assert [(event.scenario, event.turns) for event in found.loaded] == [("s__a", 9)]
+    assert [name for name in found.warnings if "counts again" in name]
+    assert not (tmp_path / "s__a" / "__KILLED__").exists()
+    assert prepare(tmp_path, ["s__a", "s__b"], 2, "20260103_000000", {}).moved == ()
+
+
+@pytest.mark.parametrize("why", ["the attempt had begun", "it is a stall under this floor", "it is no folder of the session"])
+def test_a_result_that_was_replaced_stays_aside(tmp_path: Path, why: str) -> None:
+    session, stall = _made(tmp_path / "eval_20260101_000000"), {"token_usage": {"agent": {"n_calls": 1}}}
+    _replaced(session, "byhand2.20260101_000000", WORKS | (stall if why.startswith("it is a stall") else {}))
+    (kept,) = session.glob("*.killed.byhand*")
+    if why == "the attempt had begun":
+        _content(b"talked")(session / "s__a")
+    elif why == "it is no folder of the session":
+        kept.symlink_to(kept.rename(tmp_path / "outside"))
+    assert prepare(session, ["s__a"], 2, "20260102_000000", {}).loaded == ()
+    assert (kept / "metrics.json").is_file()
+    assert (kept / "__KILLED__").is_file()
 
 
 def test_moves_and_summaries_within_one_second_are_all_kept(tmp_path: Path) -> None:

@@ -350,6 +350,19 @@ def test_nothing_begins_that_was_being_built_when_the_queue_was_held_or_closed(r
     assert not book.attempts
 
 
+def test_an_end_on_a_dead_pair_stands_where_nothing_runs_any_more(run_pairs: Run) -> None:
+    """The fuse blows after the run was told to end: the summary says what became of them, not that they never started."""
+
+    async def close(book: Book) -> None:
+        while len(book.attempts) < 3:
+            await book.backlog.wait(0.5)
+        book.backlog.close("stopped by the operator")
+
+    book = run_pairs([always("unreachable")], 5, operate=close, max_auto_retries=0)
+    assert book.results == dict.fromkeys(("s__1", "s__2", "s__3"), "not run")
+    assert len(book.of(events.PairOut)) == 1
+
+
 def test_a_pause_is_no_part_of_the_wait_for_bots(run_pairs: Run) -> None:
     async def pause(book: Book) -> None:
         while not book.of(events.PairOut):

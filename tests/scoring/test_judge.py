@@ -393,6 +393,18 @@ async def test_a_probe_says_why_nothing_answers(error: Exception) -> None:
         assert await asked.probe() in ("refused", "reset", "ConnectTimeout")
 
 
+async def test_a_probe_waits_for_no_answer_that_comes_in_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of a single read would be none; and a run that is told to stop ends in time, though it has not begun."""
+    monkeypatch.setattr(judge_module, "PROBE_TIMEOUT", 0.05)
+
+    async def drips(_: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(60)
+        return httpx.Response(200)
+
+    async with asyncio.timeout(5), judge(drips) as asked:
+        assert await asked.probe() == "no answer within 0.05 s"
+
+
 # -- the key
 
 

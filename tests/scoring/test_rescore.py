@@ -9,44 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempts import DOMAIN, RECORD, SCENARIO
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from voiceeval_engine.domains.registry import Domain
 from voiceeval_engine.scenarios.model import SIGNALS, Scenario
 from voiceeval_engine.scoring.rescore import judge_score, rescore, saved_verdicts
 from voiceeval_engine.scoring.score import METRICS_KEYS, AttemptRecord, JudgeScore, score_attempt
 from voiceeval_engine.scoring.verdict import AssertionVerdict, Verdict, failed_verdict
-from voiceeval_engine.session.metrics import LatencyRecord, TokenCount, TurnRecord, no_context
+from voiceeval_engine.session.metrics import TokenCount, no_context
 
 DATA = Path(__file__).parents[1] / "data" / "reference_session" / "eval_20260101_000000"
-DOMAIN = Domain(name="dom", agent_tools={}, predicates={"assert_x": lambda db, v: db["x"] == v})
-SCENARIO = Scenario(
-    name="dom__1",
-    domain="dom",
-    description="",
-    max_duration=60,
-    user_prompt="",
-    agent_prompt="",
-    success_signals=SIGNALS,
-    user_tools={},
-    agent_tools={},
-    user_state={},
-    agent_state={},
-)
-RECORD = AttemptRecord(
-    turns=(TurnRecord("t", "agent", "hi"), TurnRecord("t", "user", "hello"), TurnRecord("t", "agent", "bye")),
-    latencies=(LatencyRecord("hello", "bye", 500.0),),
-    duration_seconds=9.0,
-    scenario_directory="d",
-    scenario_duration=10.0,
-    stop_reason="[EXIT]",
-    simulator_end_reported=False,
-    conversation_end_policy="tool-only",
-    inactivity_timeout_seconds=120.0,
-    agent_tokens=TokenCount(3, 300, 30),
-    user_tokens=TokenCount(2, 20, 2),
-)
 GOOD, BAD = JudgeScore(1.0, True, 1.0), JudgeScore(0.0, False, 0.0)
 judges = st.builds(JudgeScore, st.floats(0, 1), st.none() | st.booleans(), st.none() | st.sampled_from([0.0, 0.5, 1.0]))
 records = st.builds(

@@ -9,42 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempts import DOMAIN, RECORD, SCENARIO
 
-from voiceeval_engine.domains.registry import Domain
 from voiceeval_engine.domains.state import db_hash
 from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.scoring.score import AttemptRecord, JudgeScore, ScoredAttempt, score_attempt
 from voiceeval_engine.session.metrics import LatencyRecord, TokenCount, TurnRecord
 
 DATA = Path(__file__).parents[1] / "data" / "reference_session" / "eval_20260101_000000"
-DOMAIN = Domain(name="domB", agent_tools={}, predicates={"assert_x": lambda db, v: db["x"] == v})
-SCENARIO = Scenario(
-    name="dom__1",
-    domain="dom",
-    description="",
-    max_duration=60,
-    user_prompt="",
-    agent_prompt="",
-    success_signals=("is_action_match", "db_state_match", "db_state_assertion", "nl_assertion", "judge_passed", "clean_exit"),
-    user_tools={},
-    agent_tools={},
-    user_state={},
-    agent_state={},
-)
-TURNS = (TurnRecord("t", "agent", "hi"), TurnRecord("t", "user", "hello"), TurnRecord("t", "agent", "bye"))
-RECORD = AttemptRecord(
-    turns=TURNS,
-    latencies=(LatencyRecord("hello", "bye", 500.0),),
-    duration_seconds=9.0,
-    scenario_directory="d",
-    scenario_duration=10.0,
-    stop_reason="[EXIT]",
-    simulator_end_reported=False,
-    conversation_end_policy="tool-only",
-    inactivity_timeout_seconds=120.0,
-    agent_tokens=TokenCount(3, 300, 30),
-    user_tokens=TokenCount(2, 20, 2),
-)
 
 
 def score(record: AttemptRecord = RECORD, scenario: Scenario = SCENARIO, floor: int = 2, strict: bool = False) -> ScoredAttempt:

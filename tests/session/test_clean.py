@@ -181,10 +181,10 @@ def test_results_that_were_replaced_by_hand_stay(tmp_path: Path) -> None:
     make(tmp_path, "a/metrics.json")
     kept = layout.move_aside(tmp_path / "a", layout.by_hand_tag(2, "20260101_000000"))
     assert find_leftovers(tmp_path) == []
-    assert layout.rerun_by_hand(tmp_path, ["b", "a"]) == ("a",)
+    assert list(layout.replaced_results(tmp_path, ["b", "a"])) == ["a"]
     layout.bring_back(kept, tmp_path / "a")
     assert tree(tmp_path) == {"a", "a/metrics.json"}
-    assert layout.rerun_by_hand(tmp_path, ["b", "a"]) == ()
+    assert layout.replaced_results(tmp_path, ["b", "a"]) == {}
 
 
 @given(st.text("ab~é🙂", min_size=50, max_size=120))
@@ -195,4 +195,4 @@ def test_whatever_the_length_of_its_name_a_scenario_that_was_run_again_is_known(
     if len(name.encode()) <= layout.MAX_NAME_BYTES:
         (session / name).mkdir()
         layout.move_aside(session / name, layout.by_hand_tag(1, "20260101_000000"))
-        assert layout.rerun_by_hand(session, [name, f"{name[:-1]}x"]) == (name,)
+        assert list(layout.replaced_results(session, [name, f"{name[:-1]}x"])) == [name]

@@ -118,6 +118,13 @@ def test_a_folder_in_place_of_a_file_is_unreadable_not_missing(tmp_path: Path) -
     assert not caught.value.missing
 
 
+def test_a_named_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "f.json")
+    with pytest.raises(UnreadableFile) as caught:
+        read_json(tmp_path / "f.json")
+    assert not caught.value.missing
+
+
 def test_indentation_and_end_of_file_are_the_references(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {"k": "é"}, indent=4)
     assert (tmp_path / "a.json").read_text() == json.dumps({"k": "é"}, indent=4)

@@ -18,7 +18,7 @@ import pytest
 from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.embedded import embedded_pairs
 from voiceeval_engine.session import lock as lock_module
-from voiceeval_engine.session.lock import Holder, SessionHeld, SessionLock, holder
+from voiceeval_engine.session.lock import Holder, SessionHeld, SessionLock, holder, last_holder
 
 PATIENCE = 30
 HOLD = (
@@ -180,3 +180,15 @@ def test_a_program_that_inherits_what_it_can_does_not_keep_the_lock(tmp_path: Pa
         assert child.poll() is None
         SessionLock(tmp_path, "later").release()
         child.send_signal(signal.SIGKILL)
+
+
+def test_a_named_pipe_in_place_of_a_lock_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "session.lock")
+    assert holder(tmp_path) is None
+    assert last_holder(tmp_path) is None
+
+
+def test_the_last_holder_is_known_after_it_let_go(tmp_path: Path) -> None:
+    assert last_holder(tmp_path) is None
+    SessionLock(tmp_path, "2026-01-01T00:00:00", "s").release()
+    assert last_holder(tmp_path) == Holder(os.getpid(), socket.gethostname(), "2026-01-01T00:00:00", "s")

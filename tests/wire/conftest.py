@@ -12,6 +12,7 @@ import pytest
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from voiceeval_engine.bots.server import stop_serving
 from voiceeval_engine.wire import rtvi
 from voiceeval_engine.wire.frames import AudioFrame, MessageFrame, decode, encode_message
 
@@ -59,8 +60,7 @@ class ScriptedBot:
     async def close(self) -> None:
         self.reads.set()
         if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
+            await stop_serving(self._server)
 
     @property
     def connections(self) -> int:

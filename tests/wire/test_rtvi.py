@@ -71,6 +71,24 @@ def test_only_output_that_was_spoken_to_its_end_is_completed(data: dict[str, Any
     assert found.completed is completed
 
 
+@pytest.mark.parametrize(
+    ("data", "announced"),
+    [
+        ({"spoken": False, "will_be_spoken": True, "spoken_status": "new"}, True),
+        ({"will_be_spoken": True, "spoken_status": "new"}, True),
+        ({"spoken": True, "will_be_spoken": True, "spoken_status": "completed"}, False),
+        ({"spoken": False, "will_be_spoken": False, "spoken_status": "new"}, False),
+        ({"will_be_spoken": None, "spoken_status": "new"}, False),
+        ({"spoken": False}, False),
+    ],
+)
+def test_output_is_announced_that_will_be_spoken(data: dict[str, Any], announced: bool) -> None:
+    found = rtvi.parse(message("bot-output", {"text": "x", **data})).data
+    assert isinstance(found, rtvi.BotOutputData)
+    assert found.announced is announced
+    assert not (found.announced and found.completed)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(codec=None)), inner, max_size=4),

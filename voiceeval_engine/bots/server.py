@@ -27,6 +27,10 @@ class BotError(Exception):
     """A bot cannot listen; the message names its address and says why."""
 
 
+_ACCEPT_STEPS = 3
+"""asyncio accepts a client, makes its transport and makes its connection in three turns of the loop."""
+
+
 class BotServer:
     """One scripted bot. Without a script in its prompt it makes small talk."""
 
@@ -87,10 +91,9 @@ class BotServer:
         self._port = next(iter(self._server.sockets)).getsockname()[1]
 
     async def close(self) -> None:
-        """Close the connection, if any, and stop listening; at most half a second."""
+        """Close the connection, if any, and stop listening; at most half a second, but that a handshake that has begun is waited for."""
         if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
+            await stop_serving(self._server)
             self._server = None
 
     async def __aenter__(self) -> BotServer:
@@ -106,6 +109,17 @@ class BotServer:
             return
         self._current = socket
         await Conversation(socket, self._state).run()
+
+
+async def stop_serving(server: Server) -> None:
+    """Close `server` and its connections; a client that is just being accepted is closed too, not forgotten by asyncio."""
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    for _ in range(_ACCEPT_STEPS):
+        await asyncio.sleep(0)
+    server.close()
+    await server.wait_closed()
 
 
 class BotPair:

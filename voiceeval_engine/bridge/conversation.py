@@ -49,7 +49,7 @@ CHECK_SECONDS = 0.064
 """Timers and settled turns are looked at about this often; audio goes out on every tick."""
 MAX_FINAL_RESPONSES = 1000
 SAME_INTERRUPTION_SECONDS = 0.1
-"""A bot tells an interruption twice, as a frame and as a message."""
+"""A bot tells an interruption twice, as a frame and as a message; a Pipecat bot at every turn of the other side, silent or not."""
 
 
 @dataclass
@@ -206,6 +206,8 @@ class Conversation:
             self._emit(events.Words(side=side, text=events.clip(data.text), at=now, **self._names()))
         elif isinstance(data, rtvi.BotOutputData) and data.completed:
             lane.mark("output", data.text, now)
+        elif isinstance(data, rtvi.BotOutputData) and data.announced:
+            lane.mark("announced", data.text, now)
         elif message.type == "bot-transcription" and isinstance(data, rtvi.TextData):
             lane.mark("transcription", data.text, now)
         elif message.type == "bot-interrupted":
@@ -221,8 +223,13 @@ class Conversation:
             self._log.warning("%s bot reports%s: %s", side, " a fatal error" if data.fatal else "", rtvi.shorten(data.error))
 
     def on_interruption(self, side: Side) -> None:
+        """Told as an event only where there was something to interrupt: bots send one at every kick-off, before anything was said."""
         now = time.monotonic()
-        self._lanes[side].interrupt(now)
+        lane = self._lanes[side]
+        cut = lane.holds_speech or self._tracker.speaking(side)
+        lane.interrupt(now)
+        if not cut:
+            return
         if now - self._interrupted[side] > SAME_INTERRUPTION_SECONDS:
             self._emit(events.Interrupted(side=side, at=self._now(), **self._names()))
         self._interrupted[side] = now
@@ -334,10 +341,10 @@ class Conversation:
         )
 
     async def _sync(self, shadow: Shadow) -> None:
-        """Replay what the bots applied, in order; in a thread, because it copies databases and runs the domain's code."""
+        """Replay what the bots applied, in order; in a thread apart, because it copies databases and runs the domain's code."""
         while True:
             side, action = await self._applied.get()
-            deltas = await self._offload.run(0, shadow.replay, side, action)
+            deltas = await self._offload.apart(shadow.replay, side, action)
             await send_deltas(self._links, self._scenario.domain, deltas, self._log)
 
     async def _pull(self) -> dict[Side, Pulled]:

@@ -12,10 +12,10 @@ import numpy as np
 from voiceeval_engine.audio.noise import Noise
 from voiceeval_engine.audio.pcm import SpeechMeter, to_mono
 from voiceeval_engine.audio.playout import Playout
-from voiceeval_engine.bridge.turns import Side, Speech, TurnTracker
+from voiceeval_engine.bridge.turns import Side, Speech, TextKind, TurnTracker
 from voiceeval_engine.wire.frames import AudioEncoder, AudioFrame
 
-Kind = Literal["started", "stopped", "spoken", "output", "transcription"]
+Kind = Literal["started", "stopped", "interrupted"] | TextKind
 TurnEvent = tuple[Kind, str, float]
 """What a bot said about its turn: kind, text (words only), when it arrived (s on the conversation's clock)."""
 
@@ -76,6 +76,7 @@ class Lane:
     def interrupt(self, now: float) -> None:
         """Drop what has not been sent on."""
         self._playout.interrupt(now)
+        self._playout.push_event(("interrupted", "", now))
         self._meter.silence()
 
     def next_frame(self, now: float, sent: float, zero: float, tick: int) -> tuple[bytes, bytes, bool]:
@@ -118,5 +119,7 @@ class Lane:
             self._tracker.on_started(self.side, at)
         elif kind == "stopped":
             self._tracker.on_stopped(self.side, at)
+        elif kind == "interrupted":
+            self._tracker.on_interrupted(self.side)
         else:
             self._tracker.on_text(self.side, text, kind)

@@ -52,7 +52,7 @@ async def set_up(scenario: Scenario, pair: Pair, shadow: Shadow | None, log: Log
         for side in ("agent", "user"):
             await expect_success(links[side], "apply_initialization", _initialization(scenario, side))
         if shadow is not None:
-            await send_deltas(links, scenario.domain, shadow.sync(), log)
+            await send_deltas(links, scenario.domain, await asyncio.to_thread(shadow.sync), log)
             for trouble in shadow.troubles:
                 log.warning("cross-side sync: %s", trouble)
             shadow.troubles.clear()

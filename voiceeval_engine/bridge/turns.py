@@ -2,20 +2,19 @@
 
 Everything comes in the order in which the listener gets it: the play-out keeps events in their place between the audio, so a bot
 that sends faster than real time is read like one that does not. Times are s on the conversation's clock (0 = first tick); `tick`
-counts the recording's frames. Plain values in, plain values out. May import session's models. Rule: wire page, "Turns".
+counts the recording's frames. Plain values in, plain values out. May import session's models and `words`. Rule: wire page, "Turns".
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from voiceeval_engine.bridge.words import Owed, join_words, untold
 from voiceeval_engine.session.metrics import INTERRUPTED
 
 Side = Literal["agent", "user"]
+TextKind = Literal["spoken", "output", "transcription", "announced"]
 
 SETTLE = 0.300
 ENERGY_HANGOVER = 0.600
@@ -92,6 +91,8 @@ class _Segment:
     spoken: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     transcriptions: list[str] = field(default_factory=list)
+    announced: list[str] = field(default_factory=list)
+    interrupted: bool = False
 
     def add(self, span: _Span) -> None:
         if self.span is None:
@@ -112,6 +113,8 @@ class _SideState:
     passed_over: float = float("-inf")
     early: _Segment | None = None
     """Text that came with no turn open; the side's next turn takes it."""
+    owed_words: dict[TextKind, Owed] = field(default_factory=dict)
+    """What of the last turn's text is still to come, by the kind it comes as."""
 
 
 class TurnTracker:
@@ -176,7 +179,7 @@ class TurnTracker:
             state.segment = segment = _Segment(self._now, self._tick, at)
             if state.early is not None:
                 segment.spoken, segment.outputs = state.early.spoken, state.early.outputs
-                segment.transcriptions = state.early.transcriptions
+                segment.transcriptions, segment.announced = state.early.transcriptions, state.early.announced
                 state.early = None
         segment.started = at if segment.started is None else segment.started
         segment.closing_since = segment.stopped = None
@@ -194,13 +197,24 @@ class TurnTracker:
             state.segment.stopped = at
             state.segment.closing_since, state.segment.closing_tick = self._now, self._tick
 
-    def on_text(self, side: Side, text: str, kind: Literal["spoken", "output", "transcription"]) -> None:
-        """Words of the side: spoken (`bot-tts-text`), or what stands in for them where there are none."""
+    def on_interrupted(self, side: Side) -> None:
+        """The side drops what it is saying, if anything: what it announced is not spoken to its end."""
+        segment = self._sides[side].segment
+        if segment is not None and segment.closing_since is None:
+            segment.interrupted = segment.span is None or self._now - segment.span.last.sent < SETTLE
+
+    def on_text(self, side: Side, text: str, kind: TextKind) -> None:
+        """Words of the side: spoken (`bot-tts-text`), what stands in for them where there are none, or announced to be spoken."""
         state = self._sides[side]
+        if kind == "announced":
+            state.owed_words.clear()  # a server tells what it kept back before it announces anything new
+        elif kind in state.owed_words and state.owed_words[kind].takes(text):
+            return
         target = state.segment
         if target is None:
             target = state.early = state.early or _Segment(self._now, self._tick, None)
-        {"spoken": target.spoken, "output": target.outputs, "transcription": target.transcriptions}[kind].append(text)
+        lists = {"spoken": target.spoken, "output": target.outputs, "transcription": target.transcriptions}
+        lists.get(kind, target.announced).append(text)
 
     def clock(self, now: float, tick: int) -> None:
         """Time passes: what is told from here on happens `now`."""
@@ -317,8 +331,9 @@ class TurnTracker:
         state = self._sides[side]
         if state.segment is segment:
             state.segment = None
-        text = join_words(segment.spoken) or join_words(segment.outputs) or join_words(segment.transcriptions)
         span = segment.span
+        voiced = span is not None or state.by_events
+        text = self._text(state, segment, whole=voiced and segment.stopped is not None and not segment.interrupted)
         if not text and span is None:
             return
         if span is not None:
@@ -342,32 +357,23 @@ class TurnTracker:
                 last_arrived=last.arrived,
                 started=segment.started,
                 stopped=segment.stopped,
-                measured=span is not None or state.by_events,
+                measured=voiced,
             )
         )
+
+    @staticmethod
+    def _text(state: _SideState, segment: _Segment, *, whole: bool) -> str:
+        """The segment's text; where it was spoken to its end, with the words that are still to come. They are owed from here on."""
+        told = join_words(segment.spoken) or join_words(segment.outputs)
+        if whole:
+            state.owed_words = {
+                "spoken": Owed(untold(segment.announced, segment.spoken)),
+                "output": Owed(untold(segment.announced, segment.outputs)),
+            }
+            if untold(segment.announced, [told]):
+                return join_words(segment.announced)
+        return told or join_words(segment.transcriptions)
 
 
 def _other(side: Side) -> Side:
     return "user" if side == "agent" else "agent"
-
-
-_NO_SPACE_BEFORE = re.compile(r"[.,!?;:%)\]}’'…、。，！？；：]")
-
-
-def join_words(pieces: Sequence[str]) -> str:
-    """One text from what came piece by piece: verbatim where any piece has white space at an edge, else with single spaces.
-
-    No space goes before punctuation, nor between two CJK characters.
-    """
-    pieces = [piece for piece in pieces if piece]
-    if any(piece != piece.strip() for piece in pieces):
-        return "".join(pieces).strip()
-    text = ""
-    for piece in pieces:
-        glued = not text or _NO_SPACE_BEFORE.match(piece) or (_is_cjk(text[-1]) and _is_cjk(piece[0]))
-        text += piece if glued else f" {piece}"
-    return text
-
-
-def _is_cjk(character: str) -> bool:
-    return unicodedata.east_asian_width(character) in ("W", "F") and unicodedata.category(character)[0] in "LP"

@@ -24,11 +24,14 @@ from voiceeval_engine.wire.link import BotLink, LinkError
 
 def list_scenarios(options: RunOptions) -> Mapping[str, Any]:
     """`scenarios`: [name, whether it is embedded] of all, `problems`: sentences about packs. Raises ScenarioError."""
-    catalog = Catalog.of_packs(options.scenario_dir)
-    return {
-        "scenarios": [[name, catalog.is_embedded(name)] for name in catalog.names()],
-        "problems": [str(error) for error in catalog.errors],
-    }
+    catalog = Catalog.open(options.scenario_dir, options.source)
+    try:
+        return {
+            "scenarios": [[name, catalog.is_embedded(name)] for name in catalog.names()],
+            "problems": [str(error) for error in catalog.errors],
+        }
+    finally:
+        catalog.close()
 
 
 async def check(options: RunOptions) -> Mapping[str, Any]:

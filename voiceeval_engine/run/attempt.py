@@ -18,8 +18,7 @@ from voiceeval_engine.bridge.conversation import Conversation
 from voiceeval_engine.bridge.outcome import ConversationSettings, Outcome
 from voiceeval_engine.bridge.pacer import Pacer
 from voiceeval_engine.bridge.setup import Pair, SetupFailed, set_up
-from voiceeval_engine.bridge.sync import Shadow
-from voiceeval_engine.domains.registry import load_domain
+from voiceeval_engine.bridge.sync import Shadow, open_shadow
 from voiceeval_engine.live import events
 from voiceeval_engine.offload import Offload
 from voiceeval_engine.run.backlog import STOPPED
@@ -68,11 +67,30 @@ async def run_attempt(
 ) -> AttemptResult:
     """Run attempt `number` in `folder`, which is there, until its end or until `halt` is set. Trouble with bots ends in `failure`.
 
-    Raises NoiseError and DomainError where the scenario cannot be run anywhere, OSError where the session cannot be written.
+    Raises NoiseError, DomainError and ScenarioError where the scenario cannot be run anywhere, OSError where the session cannot be
+    written.
     """
-    options, loop = shop.options, asyncio.get_running_loop()
     noise = await _load_noise(shop, scenario)
-    shadow = Shadow(scenario, load_domain(scenario.domain, scenario.tool_module)) if scenario.sync else None
+    shadow = await shop.offload.apart(open_shadow, scenario) if scenario.sync else None
+    try:
+        return await _run(shop, scenario, number, pair, folder, log, halt, noise, shadow)
+    finally:
+        if shadow is not None:
+            shadow.close()
+
+
+async def _run(
+    shop: Workshop,
+    scenario: Scenario,
+    number: int,
+    pair: Pair,
+    folder: Path,
+    log: Log,
+    halt: asyncio.Event,
+    noise: Noise | None,
+    shadow: Shadow | None,
+) -> AttemptResult:
+    options, loop = shop.options, asyncio.get_running_loop()
     began = loop.time()
     try:
         if not await _unless(halt, _prepare(shop, scenario, pair, shadow, folder, log)):

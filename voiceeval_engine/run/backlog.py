@@ -90,6 +90,10 @@ class Backlog:
         """The job of that name if it waits."""
         return next((job for job in self._waiting if job.name == name), None)
 
+    def unfinished(self) -> tuple[Job, ...]:
+        """The jobs that have not come to their end: those in hand, then those that wait."""
+        return (*self._in_hand.values(), *self._waiting)
+
     def in_hand(self, name: str) -> Job | None:
         """The job of that name if a pair has it."""
         return self._in_hand.get(name)
@@ -136,8 +140,11 @@ class Backlog:
         self._tell()
 
     def remove(self, job: Job) -> None:
-        """A waiting job is not to run."""
-        self._waiting.remove(job)
+        """A job that waits, or that nobody serves any more, is not to run."""
+        if self._in_hand.get(job.name) is job:
+            del self._in_hand[job.name]
+        else:
+            self._waiting.remove(job)
         self._tell()
 
     def elsewhere(self, job: Job) -> bool:

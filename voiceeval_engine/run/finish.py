@@ -16,6 +16,7 @@ from voiceeval_engine.bridge.ending import Policy
 from voiceeval_engine.bridge.outcome import Outcome
 from voiceeval_engine.domains.registry import Db, Domain, DomainError, load_domain
 from voiceeval_engine.scenarios.model import Scenario
+from voiceeval_engine.scoring.db_state import PredicateVerdict
 from voiceeval_engine.scoring.score import AttemptRecord, JudgeScore, ScoredAttempt, score_attempt
 from voiceeval_engine.session import evidence, layout
 from voiceeval_engine.session.files import UnreadableFile, read_json, write_json
@@ -39,6 +40,8 @@ class Scoring:
     retry_reasons: tuple[str, ...]
     spent: float
     pending_judge: JudgeScore | None = None
+    predicates: tuple[PredicateVerdict, ...] | None = None
+    """Verdicts of a scenario whose functions are elsewhere: this may run in a worker process, which has none of them."""
 
 
 def weight(outcome: Outcome) -> int:
@@ -126,11 +129,12 @@ def finish(folder: Path, scenario: Scenario, outcome: Outcome, chunk_seconds: fl
         user_tokens=outcome.tokens["user"],
         prediction=prediction,
         db_hash=agent.db_hash,
-        agent_db=_database(agent.db_text),
-        user_db=_database(user.db_text),
+        agent_db=None if scoring.predicates is not None else _database(agent.db_text),
+        user_db=None if scoring.predicates is not None else _database(user.db_text),
         retry_reasons=scoring.retry_reasons,
         judge=scoring.pending_judge,
         trace_metrics=_trace_metrics(folder),
+        predicates=scoring.predicates,
     )
     scored = score_attempt(
         record, scenario, _domain(scenario), min_agent_turns=scoring.min_agent_turns, strict_match=scoring.strict_match

@@ -43,9 +43,9 @@ class Plan:
 def make_plan(options: RunOptions, *, all_wanted: bool) -> Plan:
     """Choose the scenarios; with nothing selected all of them where `all_wanted`. Raises LaunchError."""
     try:
-        catalog = Catalog.of_packs(options.scenario_dir)
+        catalog = Catalog.open(options.scenario_dir, options.source)
     except ScenarioError as error:
-        raise LaunchError(f"--scenario-dir: {error}") from error
+        raise LaunchError(str(error)) from error
     first = _first_selection(options)
     if first is not None:
         return Plan(replace(options, scenarios=first.scenarios, domain=first.domain), catalog, first.names)
@@ -108,7 +108,7 @@ def _select(catalog: Catalog, options: RunOptions, *, all_wanted: bool) -> list[
     if options.scenarios:
         try:
             for name in options.scenarios:
-                catalog.domain_of(name)
+                catalog.is_embedded(name)
         except ScenarioError as error:
             raise LaunchError(str(error)) from error
         return list(dict.fromkeys(options.scenarios))
@@ -118,7 +118,7 @@ def _select(catalog: Catalog, options: RunOptions, *, all_wanted: bool) -> list[
             raise LaunchError(f"--domain {options.domain}: no scenario's name starts with {options.domain}__")
         return names
     if options.demo:
-        return [name for name in catalog.names() if catalog.is_embedded(name)]
+        return catalog.embedded_names()
     if not all_wanted:
         raise LaunchError("nothing selected: give --scenarios, --domain or --demo, or --no-ui to run all scenarios", usage=True)
     names = catalog.names(include_embedded=False)

@@ -42,6 +42,8 @@ class Ledger:
         log: Log,
     ) -> None:
         self.not_in_run: tuple[str, ...] = ()
+        self.waited_after: dict[str, str] = {}
+        """Why the latest attempt was discarded, of scenarios that were to run again when the run ended."""
         self._session = session
         self._timestamp = timestamp
         self._names = tuple(names)
@@ -115,7 +117,7 @@ class Ledger:
         not_run = dict(self._not_run)
         if finished:
             left = (name for name in self._names if name not in not_run and name not in self._results)
-            not_run |= {name: "interrupted" if (self._session / name).is_dir() else "not started" for name in left}
+            not_run |= {name: self._why_left(name) for name in left}
         notes = SummaryNotes(
             did_not_run=tuple((name, not_run[name]) for name in self._names if name in not_run),
             not_in_run=self.not_in_run,
@@ -138,6 +140,11 @@ class Ledger:
         for line in warnings if finished else ():
             self._log.warning("%s", line, extra=TOLD)
         return None
+
+    def _why_left(self, name: str) -> str:
+        if (self._session / name).is_dir():
+            return "interrupted"
+        return f"not started again after: {self.waited_after[name]}" if name in self.waited_after else "not started"
 
     def close(self, reason: str, resume_command: str) -> bool:
         """Tell the end of the run and where its results are; returns whether nothing of it is left to do."""

@@ -1,4 +1,4 @@
-"""How to start a run: every option with its default, meaning and check. The command line and, later, a form fill it in.
+"""How to start a run: every option with its default, meaning and check. The command line and the console's forms fill it in.
 
 Names, defaults and meaning are the reference's where it has the option. May import the standard library and lower floors. Rule:
 running page, "Commands".
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from voiceeval_engine.bridge.ending import Policy
@@ -50,6 +50,8 @@ class RunOptions:
     scenarios: tuple[str, ...] = ()
     domain: str | None = None
     scenario_dir: tuple[Path, ...] = ()
+    source: Literal["packs", "nemo"] | None = None
+    """Where scenarios come from: packs, an installed `nemo_voice_agent`, or (None) packs first and the package where it is installed."""
     audio_chunk_in_seconds: float = 0.016
     output_sample_rate: int = 16_000
     duration: float | None = None

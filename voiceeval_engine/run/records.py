@@ -25,6 +25,7 @@ from voiceeval_engine.run.logs import TOLD, Log, RunLogs
 from voiceeval_engine.run.results import scored_event
 from voiceeval_engine.run.retry import Decision
 from voiceeval_engine.scenarios.model import Scenario, ScenarioError
+from voiceeval_engine.scoring.db_state import PredicateVerdict, evaluate_elsewhere
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import is_full
 from voiceeval_engine.session.run_args import redact
@@ -37,9 +38,11 @@ T = TypeVar("T")
 
 
 class Scenarios(Protocol):
-    """Where scenarios come from; `get` may take long and raises ScenarioError."""
+    """Where scenarios come from; `get` may take long and raises ScenarioError. After `close`, from another thread, it comes to its end."""
 
     def get(self, name: str) -> Scenario: ...
+
+    def close(self) -> None: ...
 
 
 class SourceFailed(Exception):
@@ -80,7 +83,7 @@ class Records:
         return str(redact(text, self._secrets))
 
     async def build(self, name: str) -> Scenario:
-        """In a thread. Sources run foreign code; not all that it may raise can pass from a thread into the event loop."""
+        """In a thread apart. Sources run foreign code; not all that it may raise can pass from a thread into the event loop."""
 
         def get() -> Scenario:
             try:
@@ -90,7 +93,10 @@ class Records:
             except BaseException as error:
                 raise SourceFailed(f"the scenario cannot be built: {error!r}") from error
 
-        return await self.shop.offload.run(0, get)
+        scenario = await self.shop.offload.apart(get)
+        if scenario.printed:
+            self.log.info("%s: printed while it was built:\n%s", name, scenario.printed)
+        return scenario
 
     async def open_attempt(self, job: Job) -> tuple[Path, Log]:
         """The next attempt's folder and log. A result that it is to replace is moved aside. Raises OSError."""
@@ -131,14 +137,16 @@ class Records:
                 "AUTO-RETRY EXHAUSTED: %s: %s (already retried %d/%d); keeping this attempt.",
                 job.name, decision.reason, job.retries, options.max_auto_retries, extra=TOLD,
             )  # fmt: skip
+        spent = asyncio.get_running_loop().time() - result.began
         scoring = Scoring(
             policy=options.conversation_end_policy,
             inactivity_timeout=options.inactivity_timeout,
             min_agent_turns=options.min_agent_turns,
             strict_match=options.strict_match,
             retry_reasons=tuple(job.reasons),
-            spent=asyncio.get_running_loop().time() - result.began,
+            spent=spent,
             pending_judge=None if self.desk is None else pending_score(options.judge_threshold, len(scenario.nl_assertions)),
+            predicates=await self._verdicts_elsewhere(scenario, outcome),
         )
         scored = await self.shop.offload.run(
             weight(outcome), finish, folder, scenario, outcome, options.audio_chunk_in_seconds, scoring
@@ -156,6 +164,13 @@ class Records:
             )  # fmt: skip
         self.log.info("%s", RULE)
         self.log.info("Scenario '%s' Complete", job.name)
+
+    async def _verdicts_elsewhere(self, scenario: Scenario, outcome: Outcome) -> tuple[PredicateVerdict, ...] | None:
+        """On the final databases, where the scenario's functions are in another process; None where they are in ours."""
+        if scenario.elsewhere is None:
+            return None
+        texts = [outcome.pulled[side].db_text for side in ("agent", "user")]
+        return await self.shop.offload.apart(evaluate_elsewhere, scenario.elsewhere.verdict, scenario.db_state_assertions, *texts)
 
     async def discard(self, job: Job, reason: str, tokens: int, *, free: bool = False) -> None:
         """The attempt does not count and another follows; `free` where that is none of the scenario's retries. Raises OSError."""
@@ -213,6 +228,7 @@ class Records:
         return await _to_its_end(self._came_to_nothing(job, reason, tokens, talked))
 
     async def _came_to_nothing(self, job: Job, reason: str, tokens: int, talked: bool) -> bool:
+        reason = self.clean(reason)
         if talked:
             self._replaced.pop(job.name, None)
         result = await self._earlier_result(job)
@@ -236,13 +252,19 @@ class Records:
             self._ledger.restore(result, job.attempts)
         return result is not None
 
-    async def settle(self, names: Sequence[str]) -> None:
-        """The queue is at its end: results that scenarios still in it were to replace count again."""
+    async def settle(self) -> None:
+        """The queue is at its end: results that scenarios still in it were to replace count again, those of attempts that began do not."""
         await asyncio.gather(*self._skipping)
-        for job in filter(None, map(self.backlog.waiting, names)):
+        left = [job for job in self.backlog.unfinished() if job.by_hand and not self._is_running(job)]
+        for job in left:
+            self.backlog.remove(job)  # nobody else, an operator who skips it for one, is to settle it too
+        for job in left:
             if (result := await self._earlier_result(job)) is not None:
-                self.backlog.remove(job)
                 self._count_again(job, result)
+
+    def _is_running(self, job: Job) -> bool:
+        """Whether the job's attempt has begun: the end of the run cut it, and a resume runs it again."""
+        return self.backlog.in_hand(job.name) is job and layout.scenario_dir(self._session, job.name).exists()
 
     async def _earlier_result(self, job: Job) -> events.ScenarioScored | None:
         """The result that the job was to replace, its folder in its place again; None where there is none."""

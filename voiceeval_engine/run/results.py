@@ -43,7 +43,7 @@ def rewrite_aggregates(
             judge_result = None
         aggregate.add(name, metrics, judge_result, scenario_directory=str(folder), context_loader=saved_context(folder))
     report = aggregate.report()
-    by_hand = {*notes.rerun_by_hand, *layout.rerun_by_hand(session, names)}
+    by_hand = {*notes.rerun_by_hand, *layout.replaced_results(session, names)}
     notes = replace(notes, rerun_by_hand=tuple(name for name in names if name in by_hand))
     summary = render_summary(report, queued=len(names), timestamp=timestamp, notes=notes) if finished else None
     write_aggregates(session, report, summary=summary)

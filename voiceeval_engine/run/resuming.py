@@ -47,6 +47,9 @@ def prepare(session: Path, names: Sequence[str], min_agent_turns: int, resume_ts
     Call it before this invocation is recorded: its options are compared with the latest record.
     """
     loaded, moved, queued = [], [], frozenset(names)
+    back = [
+        name for name, old in layout.replaced_results(session, names).items() if _bring_back(session, name, old, min_agent_turns)
+    ]
     for name in names:
         found = classify(session, name, min_agent_turns)
         if found.state == "completed":
@@ -60,8 +63,21 @@ def prepare(session: Path, names: Sequence[str], min_agent_turns: int, resume_ts
         loaded=tuple(loaded),
         moved=tuple(moved),
         not_in_run=tuple(name for name in scenario_names(session) if name not in queued),
-        warnings=tuple(soft_check(parsed, parsed_args)) if isinstance(parsed, dict) else (),
+        warnings=(
+            *(f"{name}: the attempt by hand at it never began, its earlier result counts again." for name in back),
+            *(soft_check(parsed, parsed_args) if isinstance(parsed, dict) else ()),
+        ),
     )
+
+
+def _bring_back(session: Path, name: str, old: Path, min_agent_turns: int) -> bool:
+    """Whether a result that an attempt by hand was to replace is in its place again: the engine was killed before that attempt began."""
+    if classify(session, name, min_agent_turns).state != "fresh" or old.is_symlink():
+        return False
+    if classify(session, old.name, min_agent_turns).state != "completed":
+        return False
+    layout.bring_back(old, layout.scenario_dir(session, name))
+    return True
 
 
 def _keep_summary(session: Path, resume_ts: str) -> None:

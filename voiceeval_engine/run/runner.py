@@ -37,7 +37,7 @@ from voiceeval_engine.session.run_args import Invocation, append_invocation, red
 
 
 class Runner:
-    """Runs `names` once. `run` returns whether every one of them has a result."""
+    """Runs `names` once. `run` returns whether every one of them has a result; `scenarios` is closed then."""
 
     def __init__(
         self,
@@ -107,6 +107,7 @@ class Runner:
             finally:
                 aggregating.cancel()
                 await asyncio.gather(aggregating, return_exceptions=True)
+            self._ledger.waited_after = {job.name: job.reasons[-1] for job in self._backlog.unfinished() if job.reasons}
             while (full := await self._ledger.write(finished=True)) is not None and not self._stopping.is_set():
                 self._disk.report(full)
                 await self._until_stopped([asyncio.create_task(self._disk.room())])
@@ -125,6 +126,7 @@ class Runner:
             await self._disk.close()
             await self._journal.close()
             self._logs.close()
+            self._scenarios.close()
             self._offload.close()
             self._lock.release()
 
@@ -146,7 +148,7 @@ class Runner:
 
     async def _settle(self) -> None:
         """What the operator wanted run again and what never began has its earlier result again."""
-        settling = asyncio.create_task(self._records.settle(self._names), name="settle")
+        settling = asyncio.create_task(self._records.settle(), name="settle")
         if self._stopping.is_set():
             await asyncio.wait({settling}, timeout=FINISH_SECONDS)
         await self._until_stopped([settling])

@@ -1,7 +1,7 @@
 """One pair at work: it takes scenarios from the backlog, tries them again where they did not count, and its fuse takes it out.
 
-May import lower floors and this folder's `attempt`, `backlog`, `fuse`, `records` and `retry`. Rules: running page, "Automatic retry"
-and "The fuse, per pair".
+May import lower floors and this folder's `attempt`, `backlog`, `fuse`, `logs`, `records` and `retry`. Rules: running page,
+"Automatic retry" and "The fuse, per pair".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Worker:
             if job is None:
                 continue
             ended = await self._guarded(job)
-            given_back = self._reclaim_cost() if self._fuse.blown else {}
+            given_back = self._reclaim_cost() if self._fuse.blown and not self._backlog.closed else {}
             if ended and job not in given_back:
                 self._backlog.finish(job)
             for each, reason in reversed(given_back.items()):
@@ -96,6 +96,8 @@ class Worker:
         try:
             return await self._run(job)
         except (ScenarioError, DomainError, NoiseError) as error:
+            if printed := getattr(error, "printed", ""):
+                self._log.warning("%s: printed before that:\n%s", job.name, printed)
             await records.came_to_nothing(job, str(error))
         except SourceFailed as error:
             self._log.exception("scenario %s cannot be built", job.name)
@@ -112,7 +114,11 @@ class Worker:
     async def _run(self, job: Job) -> bool:
         """Attempts on this pair, until the scenario has its end (true) or waits in the backlog again."""
         records = self._records
-        scenario = await records.build(job.name)
+        try:
+            scenario = await records.build(job.name)
+        except asyncio.CancelledError:
+            self._backlog.put_back(job)  # its attempt has not begun
+            raise
         if not self._backlog.open:
             self._backlog.put_back(job)
             return False

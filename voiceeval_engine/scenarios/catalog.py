@@ -6,13 +6,16 @@ Listing builds nothing. May import its own folder and the standard library. Rule
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from voiceeval_engine.scenarios.model import Scenario, ScenarioError, name_prefix
+from voiceeval_engine.scenarios.nemo import PACKAGE, NemoSource, is_installed
 from voiceeval_engine.scenarios.packs import DOMAIN_FILE, Pack
 
+SourceName = Literal["packs", "nemo"]
 EMBEDDED_FOLDER = Path(__file__).parent / "packs"
 
 
@@ -25,11 +28,11 @@ class Source(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """Its scenarios."""
+        """Its scenarios. The first call may take seconds."""
 
     @property
     def errors(self) -> Sequence[Exception]:
-        """What it could not use; `str()` of each is a sentence."""
+        """What it could not use, as far as it has looked; `str()` of each is a sentence."""
 
     def load(self, name: str) -> Scenario:
         """Build one scenario; raises ScenarioError."""
@@ -37,16 +40,33 @@ class Source(Protocol):
     def domain_of(self, name: str) -> str:
         """A scenario's domain."""
 
+    def close(self) -> None:
+        """Let go what it has started; from any thread."""
+
 
 class Catalog:
-    """The scenarios of some sources by name."""
+    """The scenarios of some sources by name. A source is asked only for what those before it do not have."""
 
     def __init__(self, sources: Iterable[Source]) -> None:
         self._sources = tuple(sources)
-        self._by_name: dict[str, Source] = {}
-        for source in self._sources:
-            for name in source.names:
-                self._by_name.setdefault(name, source)
+
+    @classmethod
+    def open(cls, folders: Iterable[Path] = (), source: SourceName | None = None) -> Catalog:
+        """Packs and an installed package, as `source` says; by itself the package is a source where it is installed.
+
+        Nothing of the package is listed yet. Raises ScenarioError, naming the option at fault. With "nemo" the packs in `folders` are
+        not opened.
+        """
+        installed = source != "packs" and is_installed()
+        if source == "nemo" and not installed:
+            raise ScenarioError(f"--source nemo: there is no {PACKAGE} in the environment of {sys.executable}")
+        try:
+            packs = cls.of_packs(folders if source != "nemo" else ())
+        except ScenarioError as error:
+            raise ScenarioError(f"--scenario-dir: {error}") from error
+        if not installed:
+            return packs
+        return cls([*packs._sources, NemoSource()])
 
     @classmethod
     def of_packs(cls, folders: Iterable[Path] = ()) -> Catalog:
@@ -62,9 +82,14 @@ class Catalog:
         """All names, sorted; with `prefix` those that start with `<prefix>__`."""
         return sorted(
             name
-            for name, source in self._by_name.items()
+            for name, source in self._by_name().items()
             if (include_embedded or not source.embedded) and (prefix is None or name.startswith(f"{prefix}__"))
         )
+
+    def embedded_names(self) -> list[str]:
+        """Those that are shipped with us, sorted; no other source is asked."""
+        embedded = {name for source in self._sources if source.embedded for name in source.names}
+        return sorted(name for name in embedded if self.is_embedded(name))
 
     def domains(self, *, include_embedded: bool = True) -> dict[str, int]:
         """How many scenarios each name prefix has, sorted by prefix; names without a prefix are left out."""
@@ -86,12 +111,21 @@ class Catalog:
         """Build a scenario; raises ScenarioError, naming near matches where there is none of that name."""
         return self._source(name).load(name)
 
+    def close(self) -> None:
+        """Let go what the sources have started; from any thread."""
+        for source in self._sources:
+            source.close()
+
+    def _by_name(self) -> dict[str, Source]:
+        return {name: source for source in reversed(self._sources) for name in source.names}
+
     def _source(self, name: str) -> Source:
-        source = self._by_name.get(name)
+        source = next((source for source in self._sources if name in source.names), None)
         if source is None:
-            near = difflib.get_close_matches(name, self._by_name, n=3)
+            near = difflib.get_close_matches(name, self._by_name(), n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else "; --list shows what there is"
-            raise ScenarioError(f"there is no scenario {name!r}{hint}")
+            failed = [f"; {error}" for each in self._sources if not each.names for error in each.errors]
+            raise ScenarioError(f"there is no scenario {name!r}{hint}{''.join(failed)}")
         return source
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, get_args
+
+from voiceeval_engine.domains.twins import Twins
 
 Side = Literal["agent", "user"]
 Signal = Literal["is_action_match", "db_state_match", "db_state_assertion", "nl_assertion", "judge_passed", "clean_exit"]
@@ -24,7 +26,9 @@ MAX_NAME_BYTES = 238
 
 
 class ScenarioError(Exception):
-    """A scenario cannot be used; the message names it and says why."""
+    """A scenario cannot be used; the message names it and says why. `printed` is what its source printed meanwhile, for the log."""
+
+    printed = ""
 
 
 def check_name(name: str) -> str:
@@ -66,6 +70,16 @@ class NoiseConfig:
         }
 
 
+class Elsewhere(Protocol):
+    """A scenario's functions where they are in another process. Every call waits, so call it in a thread; raises ScenarioError."""
+
+    def open_twins(self) -> Twins:
+        """Copies of its databases, and its tools and sync on them."""
+
+    def verdict(self, assertion: Mapping[str, Any], agent_db: str | None, user_db: str | None) -> Mapping[str, Any]:
+        """What a db state assertion says of the final databases (JSON texts): `passed`, `actual`, `message`, `error`."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """One conversation to run and how to score it. Immutable; what must be changed is copied first.
@@ -103,3 +117,7 @@ class Scenario:
     embedded: bool = False
     tool_module: str | None = None
     """The Python module of the domain's tools, where its pack names one; other processes load the domain by it."""
+    elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
+    """Where its functions are, if not in a domain of ours. It does not go along into other processes: there it is None."""
+    printed: str = ""
+    """What its source printed while it was built, for the log."""

@@ -123,6 +123,7 @@ class Pack:
         self.embedded = embedded
         self._specs: dict[str, tuple[ScenarioFile, Entry]] = {}
         self._errors: list[PackProblem] = []
+        self._names: tuple[str, ...] = ()
         self._defaults: DomainFile | None = None
         try:
             self._defaults = yaml_file.read(folder / DOMAIN_FILE).check(DomainFile, "the pack's defaults")
@@ -132,11 +133,12 @@ class Pack:
             return
         for file in files:
             self._read(file)
+        self._names = tuple(sorted(self._specs))
 
     @property
     def names(self) -> tuple[str, ...]:
         """The scenarios that can be loaded."""
-        return tuple(sorted(self._specs))
+        return self._names
 
     @property
     def errors(self) -> tuple[PackProblem, ...]:
@@ -157,6 +159,9 @@ class Pack:
             raise ScenarioError(str(problem)) from problem
         except (DomainError, ReplayFailed) as error:
             raise ScenarioError(str(entry.problem(f"{name}: {error}"))) from error
+
+    def close(self) -> None:
+        """There is nothing to let go."""
 
     @property
     def _common(self) -> DomainFile:

@@ -6,7 +6,7 @@ and lower floors only. Rules: scoring page of the specification ("Database hash"
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,42 @@ def evaluate_predicates(
     return [_evaluate(domain, assertion, databases) for assertion in assertions]
 
 
+def evaluate_elsewhere(
+    ask: Callable[[Mapping[str, Any], str | None, str | None], Mapping[str, Any]],
+    assertions: Iterable[Mapping[str, Any]],
+    agent_db: str | None,
+    user_db: str | None,
+) -> tuple[PredicateVerdict, ...]:
+    """As `evaluate_predicates`, of functions in another process: `ask` is `Elsewhere.verdict`, the databases are JSON texts. Never raises.
+
+    It waits for that process, so call it in a thread.
+    """
+    databases = {"agent": agent_db, "user": user_db}
+    verdicts = []
+    for assertion in assertions:
+        found: Mapping[str, Any] = {}
+        error = _trouble(assertion, databases)
+        if error is None:
+            try:
+                found = ask(assertion, agent_db, user_db)
+                error = None if found.get("error") is None else str(found["error"])
+            except Exception as raised:  # noqa: BLE001 - foreign code, and its process may end
+                error = f"it could not be evaluated: {raised}"
+        message = found.get("message", assertion.get("message"))
+        verdicts.append(
+            PredicateVerdict(
+                func_name=str(assertion.get("func_name")),
+                side=str(assertion.get("side")),
+                passed=error is None and found.get("passed") is True,
+                expected=json_safe(assertion.get("assert_value")),
+                actual=json_safe(found.get("actual")),
+                message=message and str(message),
+                error=error,
+            )
+        )
+    return tuple(verdicts)
+
+
 def pass_rate(verdicts: Iterable[PredicateVerdict]) -> float | None:
     """Passed / total, None without a verdict."""
     outcomes = [verdict.passed for verdict in verdicts]
@@ -60,10 +96,9 @@ def _evaluate(domain: Domain | None, assertion: Mapping[str, Any], databases: Ma
     actual, error, passed = None, None, False
     predicates = domain.predicates if domain is not None else {}
     database = databases.get(side)
-    if side not in databases:
-        error = f"unknown side {side!r}: a predicate is about 'agent' or 'user'"
-    elif database is None:
-        error = f"the {side} bot returned no database, so nothing could be checked"
+    error = _trouble(assertion, databases)
+    if error is not None or database is None:
+        passed = False
     elif name not in predicates:
         known = ", ".join(sorted(predicates)) or "none"
         error = f"there is no predicate {name!r}; the domain has: {known}"
@@ -76,3 +111,13 @@ def _evaluate(domain: Domain | None, assertion: Mapping[str, Any], databases: Ma
             passed, error = False, f"predicate {name!r} raised {type(raised).__name__}: {raised}"
     message = assertion.get("message")
     return PredicateVerdict(name, side, passed, json_safe(expected), actual, message and str(message), error)
+
+
+def _trouble(assertion: Mapping[str, Any], databases: Mapping[str, object]) -> str | None:
+    """Why there is nothing to be evaluated, None where there is."""
+    side = str(assertion.get("side"))
+    if side not in databases:
+        return f"unknown side {side!r}: a predicate is about 'agent' or 'user'"
+    if databases[side] is None:
+        return f"the {side} bot returned no database, so nothing could be checked"
+    return None

@@ -106,8 +106,10 @@ class Judge:
         if self._trouble is not None:
             return self._trouble
         try:
-            async with self._client.stream("GET", self._settings.url, timeout=PROBE_TIMEOUT):
+            async with asyncio.timeout(PROBE_TIMEOUT), self._client.stream("GET", self._settings.url):
                 return None
+        except TimeoutError:
+            return f"no answer within {PROBE_TIMEOUT:g} s"
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             return self._clean(error)
 

@@ -7,7 +7,7 @@ floors only. Rules: artifacts page ("metrics.json, keys in order"), scoring page
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -63,7 +63,8 @@ class AttemptRecord:
 
     `prediction` is the value of `final_agent_response.json`, None where there is no such file. `db_hash` and the databases are what
     the bots returned, None where they returned none. `retry_reasons` names each attempt that was discarded before this one.
-    `trace_metrics` is the content of that file, None where there is none.
+    `trace_metrics` is the content of that file, None where there is none. `predicates` are verdicts on the scenario's
+    `db_state_assertions`, None where they are to be evaluated here.
     """
 
     turns: tuple[TurnRecord, ...]
@@ -84,6 +85,7 @@ class AttemptRecord:
     retry_reasons: tuple[str, ...] = ()
     judge: JudgeScore | None = None
     trace_metrics: Any = None
+    predicates: tuple[PredicateVerdict, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,9 @@ def score_attempt(
     actions = match_actions(reference_document(scenario.reference_answer), record.prediction, _rules(scenario, strict_match))
     expected_hash = scenario.expected_db_hash
     db_state = None if expected_hash is None else DbState(expected_hash, record.db_hash)
-    predicates = evaluate_predicates(domain, scenario.db_state_assertions, record.agent_db, record.user_db)
+    predicates: Sequence[PredicateVerdict] = record.predicates or ()
+    if record.predicates is None:
+        predicates = evaluate_predicates(domain, scenario.db_state_assertions, record.agent_db, record.user_db)
     judge = record.judge
     usage = {"agent": asdict(record.agent_tokens), "user": asdict(record.user_tokens)}
     turns = [asdict(turn) for turn in record.turns]
@@ -173,7 +177,7 @@ def _rules(scenario: Scenario, strict_match: bool) -> MatchRules:
     )
 
 
-def _database_keys(db_state: DbState | None, judge: JudgeScore | None, predicates: list[PredicateVerdict]) -> dict[str, Any]:
+def _database_keys(db_state: DbState | None, judge: JudgeScore | None, predicates: Sequence[PredicateVerdict]) -> dict[str, Any]:
     keys: dict[str, Any] = {}
     if db_state is not None:
         keys["db_state_expected_hash"] = db_state.expected_hash

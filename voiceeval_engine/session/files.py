@@ -127,7 +127,7 @@ def json_safe(value: Any, depth: int = 0) -> Any:
 
 
 def _read(path: Path | str) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a session may hold a named pipe, which would be waited for
     try:
         parts = []
         while part := os.read(file, _PART_BYTES):

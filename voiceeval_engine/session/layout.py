@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ ALL_SUMMARY = "all_summary.txt"
 JOURNAL = "events.jsonl"
 LOCK = "session.lock"
 ENGINE_LOG = "engine.log"
+_SESSION_FILES = {EVALUATION_LOG, RUN_ARGS, ALL_METRICS, ALL_LATENCIES, ALL_SUMMARY, JOURNAL, LOCK, ENGINE_LOG}
 
 METRICS = "metrics.json"
 JUDGE_RESULT = "judge_result.json"
@@ -47,6 +49,7 @@ SCENARIO_CONFIG = "scenario_config"
 
 _HASH_CHARS = 12
 _BY_HAND = "byhand"
+_BY_HAND_TAG = re.compile(rf"{_BY_HAND}(?P<number>\d{{1,9}})\.(?P<ts>\d{{8}}_\d{{6}})(?:\.(?P<copy>\d{{1,9}}))?", re.ASCII)
 
 
 def create_session_dir(output_dir: Path, now: datetime) -> tuple[Path, str]:
@@ -79,12 +82,15 @@ def scenario_dir(session: Path, scenario: str) -> Path:
 
 
 def is_folder_name(name: str) -> bool:
-    """Whether a name that a file of the session gives can be a scenario's folder in it: no path, nothing a file system refuses."""
+    """Whether a name that a file of the session gives can be a scenario's folder in it: no path, no file of the session's own, nothing
+    a file system refuses.
+    """
     try:
         raw = name.encode()
     except UnicodeEncodeError:
         return False
-    return 0 < len(raw) <= MAX_NAME_BYTES and name not in (".", "..") and not is_killed(name) and not {"/", "\0"} & set(name)
+    taken = name in (".", "..") or name in _SESSION_FILES or is_killed(name)
+    return 0 < len(raw) <= MAX_NAME_BYTES and not taken and not {"/", "\0"} & set(name)
 
 
 def is_killed(name: str) -> bool:
@@ -110,11 +116,18 @@ def is_replaced_result(name: str) -> bool:
     return name.partition(KILLED_INFIX)[2].startswith(_BY_HAND)
 
 
-def rerun_by_hand(session: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Those of `names` whose result the operator replaced, in any invocation: the old ones lie beside them. Raises OSError."""
-    replaced = {entry.name.partition(KILLED_INFIX)[0] for entry in session.iterdir() if is_replaced_result(entry.name)}
-    digests = {scenario[-_HASH_CHARS:] for scenario in replaced if "~" in scenario}
-    return tuple(name for name in names if name in replaced or (digests and _digest(name) in digests))
+def replaced_results(session: Path, names: Sequence[str]) -> dict[str, Path]:
+    """Those of `names` whose result the operator replaced, in any invocation, and where the latest old one lies. Raises OSError."""
+    moved = sorted((entry for entry in session.iterdir() if is_replaced_result(entry.name)), key=_when_replaced)
+    latest = {entry.name.partition(KILLED_INFIX)[0]: entry for entry in moved}
+    shortened = {scenario[-_HASH_CHARS:]: entry for scenario, entry in latest.items() if "~" in scenario}
+    found = ((name, latest.get(name) or (shortened and shortened.get(_digest(name)))) for name in names)
+    return {name: entry for name, entry in found if entry}
+
+
+def _when_replaced(moved: Path) -> tuple[str, int, int]:
+    tag = _BY_HAND_TAG.fullmatch(moved.name.partition(KILLED_INFIX)[2])
+    return ("", 0, 0) if tag is None else (tag["ts"], int(tag["number"]), int(tag["copy"] or 1))
 
 
 def killed_name(scenario: str, tag: str, copy: int = 1) -> str:

@@ -68,7 +68,7 @@ class SessionLock:
 def holder(session: Path) -> Holder | None:
     """Who holds a session now; None where nobody does or the session has no lock."""
     try:
-        file = os.open(session / layout.LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(session / layout.LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:
@@ -76,6 +76,20 @@ def holder(session: Path) -> Holder | None:
     except BlockingIOError:
         return _read(file)
     else:
+        return None
+    finally:
+        os.close(file)
+
+
+def last_holder(session: Path) -> Holder | None:
+    """Who holds a session or held it last, by its lock's record; None where that tells nobody."""
+    try:
+        file = os.open(session / layout.LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return _read(file)
+    except OSError:
         return None
     finally:
         os.close(file)

@@ -20,6 +20,7 @@ from voiceeval_engine.session.files import UnreadableFile, json_safe, read_json,
 REDACTED = "<redacted>"
 _KEY_OPTION = "--judge-api-key"
 _KEY_NAME = "judge_api_key"
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,16 @@ def read_invocations(session: Path) -> list[Any]:
     if isinstance(value, dict) and isinstance(value.get("invocations"), list):
         return list(value["invocations"])
     return [value]
+
+
+def shareable(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record as it may be shown to others: without the judge's key, which the reference leaves in `argv`, or passwords in URLs."""
+    argv, parsed = record.get("argv"), record.get("parsed_args")
+    words = tuple(word for word in argv if isinstance(word, str)) if isinstance(argv, list) else ()
+    options = parsed if isinstance(parsed, Mapping) else {}
+    given = [key for key in _keys_in(Invocation("", words, options, ())) if key != REDACTED]
+    safe = {**record, "parsed_args": {**options, _KEY_NAME: REDACTED} if options.get(_KEY_NAME) else options}
+    return dict(_redact(redact(safe, given), _PASSWORD))
 
 
 def redact(value: Any, secrets: Sequence[str]) -> Any:

@@ -45,15 +45,20 @@ class TextData(_Model):
 
 
 class BotOutputData(_Model):
-    """`bot-output`: `completed` tells whether the text was spoken to its end (unknown counts as yes)."""
+    """`bot-output`: `completed` tells whether the text was spoken to its end (unknown counts as yes), `announced` that it will be."""
 
     text: str
     spoken: bool = True
+    will_be_spoken: bool | None = None
     spoken_status: str | None = None
 
     @property
     def completed(self) -> bool:
         return self.spoken and self.spoken_status in (None, "completed", "final", "spoken")
+
+    @property
+    def announced(self) -> bool:
+        return self.will_be_spoken is True and self.spoken_status == "new"
 
 
 class UserTranscriptionData(_Model):

@@ -59,7 +59,7 @@ class _Choices(ListPane):
 
 
 class Ask(Dialog[str]):
-    """A question. Dismissed with the value of the answer, or None."""
+    """A question; its words may be several lines. Dismissed with the value of the answer, or None."""
 
     def __init__(self, title: str, words: str, choices: Sequence[Choice]) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Ask(Dialog[str]):
         box = Vertical(id="box")
         box.border_title = Content(drawable(self._title))
         with box:
-            yield Static(Content(drawable(self._words)), id="words", markup=False)
+            yield Static(Content("\n".join(map(drawable, self._words.split("\n")))), id="words", markup=False)
             yield _Choices(self._choices)
 
     def on_mount(self) -> None:
@@ -109,7 +109,11 @@ class _Keys(Pane):
         if not self._panes:
             return [((fit(key, 8), "accent"), (text, "text")) for key, text in keys]
         keys += [(str(number), f"the pane {name}") for number, name in enumerate(self._panes, start=1)]
-        keys += [("Tab", "the next pane"), ("arrows", "move; Page up/down, Home, End too"), ("Enter", "open what is chosen")]
+        keys += [
+            ("Tab", "the next pane"),
+            ("arrows", "move; Page up/down, Home, End too"),
+            ("Enter", "to what the chosen scenario said; Esc goes back"),
+        ]
         keys += [("", "in the queue and in trouble: a row chooses its scenario")]
         keys += [("+  -", "in the lanes: finer, coarser; left and right (h, l) go back and on")]
         keys += [("l", "in the log: the lowest level that shows"), ("Ctrl+P", "all actions by name")]

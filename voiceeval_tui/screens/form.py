@@ -31,7 +31,7 @@ from voiceeval_tui.widgets.cycle import Cycle
 from voiceeval_tui.widgets.keys import KeyLine
 
 _ANYWAY = (
-    Choice("y", "start all the same: the run waits for bots that do not answer", "yes"),
+    Choice("y", "start all the same: it waits for bots; verdicts can be had later", "yes"),
     Choice("n", "back to the form", "no"),
 )
 
@@ -148,6 +148,7 @@ class FormScreen(KeyedScreen[Path | Draft]):
         if str(wrong) and not wrong.name:
             self._tell(str(wrong))
         if go and wrong.name:
+            self._tell("a value cannot be used; what is wrong stands under it")
             self.query_one(f"#{wrong.name}").focus()
         return options
 

@@ -42,7 +42,7 @@ class HomeScreen(KeyedScreen[None]):
         Action("open", "enter", "watch", "the session, live or finished"),
         Action("resume", "r", "resume", "what a resume of the session would do; Enter there starts it"),
         Action("new", "n", "new run", "fill in a form, check the bots, start"),
-        Action("demo", "D,upper_d", "demo", "embedded bots talk through the embedded scenarios; nothing to set up"),
+        Action("demo", "D,upper_d", "demo", "a demo run on bots of its own, a minute and a half; no set-up"),
         Action("theme", "t", "", "the next theme"),
         Action("help", "question_mark", "help", "all keys"),
         Action("quit", "q,d", "quit", "leave; runs go on"),

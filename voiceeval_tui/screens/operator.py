@@ -59,6 +59,14 @@ class OperatorScreen(Screen[None]):
             case _:
                 pass
 
+    def do_detach(self) -> None:
+        """Leave; nothing is asked of the engine."""
+        self.app.exit()
+
+    def do_theme(self) -> None:
+        """The app has the themes."""
+        self.app.run_worker(self.app.run_action("app.next_theme"))
+
     def do_pause(self) -> None:
         """No new attempts."""
         self._send(Command(command="pause"))

@@ -81,7 +81,9 @@ class ResumeScreen(KeyedScreen[Path]):
         if plan.options is None or plan.obstacle:
             self.say(f"it cannot be resumed: {plan.obstacle}", "error")
             return
-        if not plan.again:
+        if plan.dangers:
+            self._ask("made elsewhere", f"Nothing tells that this session was made on this machine, and {', '.join(plan.dangers)}.")
+        elif not plan.again:
             self._ask("nothing to run", "All scenarios are complete: a resume would only fetch verdicts that are still out.")
         elif isinstance(self._checked, Checked) and not self._checked.good:
             self._ask("not everything answers", "The run waits for bots that do not answer; without its judge every score is 0.0.")
@@ -164,7 +166,10 @@ class ResumeScreen(KeyedScreen[Path]):
             plan = ResumePlan(self._session, floor or 0, obstacle=f"the session cannot be read: {error}")
         first, self._plan = self._plan is None, plan
         self._show()
-        if first:
+        if first and plan.dangers:
+            self._checked = f"not asked yet: {', '.join(plan.dangers)}; c asks"
+            self._show()
+        elif first:
             self.do_check()
 
     @work(group="check", exclusive=True)

@@ -46,6 +46,8 @@ from voiceeval_tui.widgets.trouble import TroublePane
 PANES: tuple[type[Pane], ...] = (TranscriptPane, LatencyPane, TroublePane, LanesPane, DetailsPane, LogPane)
 """Beside the queue, which has the key 1: in the order of their keys, 2 to 9. `folding` knows where each of them goes."""
 
+_BESIDE = (LanesPane.NAME, DetailsPane.NAME)
+"""Panes about one scenario that Enter on a row goes to where they were switched to."""
 _BREATH = 0.005
 """s between two parts of a long journal, in which keys are answered."""
 
@@ -77,6 +79,8 @@ class RunScreen(OperatorScreen):
         self._notices = Notices()
         self.stage = "queue"
         self.zoomed = False
+        self._left: tuple[str, Pane] | None = None
+        """The stage and the list that Enter led away from, and Esc leads back to."""
         self._source = source
         self._interval = interval
         self._queue = QueuePane()
@@ -190,15 +194,18 @@ class RunScreen(OperatorScreen):
         if found is not None:
             getattr(self, f"do_{found.name}")()
         else:
-            self.say(f"not now: {wanted.help}", "warning")
+            self.say(f"{wanted.key} has no use just now; it would: {wanted.help}", "warning")
 
     def action_pane(self, number: int) -> None:
         """Go to a pane, switching to it where it does not show."""
         if number > len(self._panes):
             return
-        pane = list(self._panes.values())[number - 1]
         self.zoomed = False
-        self.stage = pane.NAME
+        self._go_to(list(self._panes.values())[number - 1])
+
+    def _go_to(self, pane: Pane, stage: str | None = None) -> None:
+        self._left = None
+        self.stage = stage or pane.NAME
         self.place_panes()
         pane.focus()
 
@@ -211,10 +218,14 @@ class RunScreen(OperatorScreen):
         self.draw(self.view.note("ERROR", message.problem))
 
     def on_list_pane_chosen(self, message: ListPane.Chosen) -> None:
-        """A row about a scenario chooses the one that all panes show."""
+        """A row about a scenario chooses the one that all panes show; opened, what it said has the focus, or what stands beside."""
         if (name := message.pane.scenario_of(message.key)) is not None:
             self.draw(self.view.select(name))
             self._queue.choose(name, tell=False)
+            if message.opened:
+                left = (self.stage, message.pane)
+                self._go_to(self._panes[self.stage if self.stage in _BESIDE else TranscriptPane.NAME])
+                self._left = left
 
     def on_input_changed(self, message: Input.Changed) -> None:
         """Filter as you type."""
@@ -232,9 +243,11 @@ class RunScreen(OperatorScreen):
         line.focus()
 
     def do_follow(self) -> None:
-        """Esc first closes the filter, then gives up the choice."""
+        """Esc first goes back to the list that Enter left, then closes the filter, then gives up the choice."""
         line = self.query_one("#filter", Input)
-        if line.has_class("-open"):
+        if self._left is not None and isinstance(self.focused, Pane) and self.stage == self.focused.NAME:
+            self._go_to(self._left[1], self._left[0])
+        elif line.has_class("-open"):
             line.remove_class("-open")
             line.value = ""
             self._queue.focus()
@@ -269,10 +282,6 @@ class RunScreen(OperatorScreen):
         """What the focused pane has."""
         offer(self, self._source.session, self.focused if isinstance(self.focused, Pane) else self._queue)
 
-    def do_theme(self) -> None:
-        """The app has the themes."""
-        self.app.run_worker(self.app.run_action("app.next_theme"))
-
     def do_help(self) -> None:
         """All keys."""
         self.app.push_screen(Help(list(self._panes)))
@@ -288,7 +297,3 @@ class RunScreen(OperatorScreen):
     def do_home(self) -> None:
         """The app has the home screen."""
         self.post_message(self.HomeWanted(self._source.session.absolute().parent))
-
-    def do_detach(self) -> None:
-        """Leave; nothing is asked of the engine."""
-        self.app.exit()

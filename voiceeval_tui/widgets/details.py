@@ -16,7 +16,7 @@ from voiceeval_tui.figures import counted, duration, milliseconds, size
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import RUNNING, View
 from voiceeval_tui.widgets.pane import Pane, Row
-from voiceeval_tui.widgets.queue import MARKS
+from voiceeval_tui.widgets.queue import standing
 
 _LABEL_CELLS = 13
 _LEAST_TEXT_CELLS = 8
@@ -97,8 +97,8 @@ class _Sheet:
 
 def _tell_state(sheet: _Sheet, view: View, scenario: ScenarioState) -> None:
     """What the fold knows."""
-    mark, style = MARKS[scenario.status]
-    sheet.fact("state", f"{mark} {scenario.status}".strip(), style)
+    mark, word, style = standing(view, scenario)
+    sheet.fact("state", f"{mark} {word}".strip(), style)
     if scenario.reason:
         sheet.fact("reason", scenario.reason, "warn")
     where = f", pair {scenario.pair + 1} of {len(view.run.pairs)}" if scenario.pair is not None and len(view.run.pairs) > 1 else ""

@@ -34,7 +34,7 @@ class Header(Pane, can_focus=False):
 def _first_line(view: View, cells: int) -> Row:
     run = view.run
     state, style = _state(view)
-    last = run.ended.time if run.ended is not None else max(view.now, run.now)
+    last = run.ended.time if run.ended is not None else run.now if view.link.state == "gone" else max(view.now, run.now)
     elapsed = duration(last - run.started) if run.started else "-"
     eta = run.eta(view.now) if run.ended is None and view.link.state == "alive" else None
     parts: list[Span] = [(state, style), (f"{run.done}/{len(run.scenarios)}", "strong"), (elapsed, "text")]
@@ -60,6 +60,8 @@ def _second_line(view: View, cells: int) -> Row:
         (3, (f"p50 {milliseconds(p50)} p95 {milliseconds(p95)}", "text")),
         (5, (f"tokens {run.tokens:,}", "dim")),
     ]
+    if unjudged := sum(each.failed_by_judge_alone for each in run.scenarios.values()):
+        parts.insert(4, (2, (f"judge out {unjudged}", "warn")))
     if view.link.bad_lines:
         parts.append((1, (f"{counted(view.link.bad_lines, 'bad line')} in the journal", "warn")))
     while len(parts) > 1 and sum(width(text) + 2 for _, (text, _) in parts) > cells:

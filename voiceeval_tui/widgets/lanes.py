@@ -31,7 +31,9 @@ _BAND_ROWS = 4
 """Agent, latencies, user, axis. Where there is less, the latencies go first, then the axis."""
 _STEPS = 8
 """Into how many steps the one band of a live conversation is divided."""
-_LEGEND = f"{tape.SPEAKS} speaks  {tape.PARTLY} in part  {tape.BOTH} both  {tape.CUT} interrupted  {tape.WAITS} waits"
+_LEGEND = (
+    f"{tape.SPEAKS} speaks", f"{tape.PARTLY} in part", f"{tape.BOTH} both", f"{tape.CUT} interrupted", f"{tape.WAITS} waits",
+)  # fmt: skip
 _STYLES: dict[str, StyleName] = {
     tape.BOTH: "warn", tape.CUT: "bad", tape.WAITS: "dim", tape.SILENT: "dim", tape.AHEAD: "dim",
 }  # fmt: skip
@@ -186,8 +188,19 @@ def lane_rows(transcript: Transcript, stretch: Stretch, bands: int, height: int,
             lanes.append(_noted("", " " * cells, times))
         rows += lanes[:height]
     if height > bands * _BAND_ROWS:
-        rows.append(((_LEGEND, "dim"),))
+        rows += [((line, "dim"),) for line in _legend(_NAME_CELLS + cells)[: height - bands * _BAND_ROWS]]
     return rows
+
+
+def _legend(cells: int) -> list[str]:
+    """What the letters mean, none of it torn apart."""
+    lines = [_LEGEND[0]]
+    for part in _LEGEND[1:]:
+        if len(lines[-1]) + 2 + len(part) <= cells:
+            lines[-1] += f"  {part}"
+        else:
+            lines.append(part)
+    return lines
 
 
 def _lane(side: Side, letters: str, notes: Sequence[tuple[int, str, StyleName]] = ()) -> Row:

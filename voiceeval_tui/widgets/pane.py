@@ -128,6 +128,15 @@ class Pane(ScrollView, can_focus=True):
     def _update(self) -> None:
         self._stale = False
         at_end = self.scroll_offset.y >= self.max_scroll_y
+        cells = self.row_width
+        self._collect_all()
+        if self.row_width != cells:  # the scroll bar came or went: rows are made for the cells beside it
+            self._collect_all()
+        if self.FOLLOWS and at_end and self.scroll_offset.y != self.max_scroll_y:
+            self.scroll_to(y=self.max_scroll_y, animate=False)
+        self._refresh_changed()
+
+    def _collect_all(self) -> None:
         try:
             title, count = self.heading(self.view), self.collect()
         except Exception as error:  # noqa: BLE001 - whatever a pane does, the console goes on
@@ -137,9 +146,6 @@ class Pane(ScrollView, can_focus=True):
             self._problem = None
         self._set_title(title)
         self._resize_to(count)
-        if self.FOLLOWS and at_end and self.scroll_offset.y != self.max_scroll_y:
-            self.scroll_to(y=self.max_scroll_y, animate=False)
-        self._refresh_changed()
 
     def _refresh_changed(self) -> None:
         """Ask for the visible lines whose rows are others than those that stand there."""
@@ -287,10 +293,7 @@ class ListPane(Pane):
         if 0 <= index < len(self.keys):
             self.choose(self.keys[index], opened=event.chain > 1)
 
-    def on_focus(self) -> None:
+    def watch_has_focus(self, has_focus: bool) -> None:
         """The cursor looks another way."""
-        self._refresh_changed()
-
-    def on_blur(self) -> None:
-        """The cursor looks another way."""
+        super().watch_has_focus(has_focus)
         self._refresh_changed()

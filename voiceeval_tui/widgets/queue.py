@@ -1,16 +1,18 @@
 """The scenario queue: every scenario with how it stands, sorted, filtered, one of them chosen.
 
-May import `pane`, `view`, `cells`. Rule: console page, "Panes" (scenario queue).
+May import `pane`, `view`, `standing`, `cells`. Rule: console page, "Panes" (scenario queue).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from voiceeval_engine.live.state import ENDED, ScenarioState, Status, percentile
 from voiceeval_tui.cells import fit, short_name
 from voiceeval_tui.figures import duration, milliseconds
+from voiceeval_tui.standing import broke_off
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import PROBLEMS, RUNNING, View
 from voiceeval_tui.widgets.pane import ListPane, Row
@@ -32,12 +34,15 @@ MARKS: dict[Status, tuple[str, StyleName]] = {
     "not run": ("!", "bad"),
 }
 """Never colour alone: the mark and the words tell too."""
+INTERRUPTED: tuple[str, str, StyleName] = ("!", "interrupted", "warn")
+JUDGE_OUT: tuple[str, str, StyleName] = ("?", "judge out", "warn")
+"""Nothing but the judge's call failed, which says nothing of the agent."""
 
 SIGNALS = {"is_action_match": "actions", "db_state_match": "db_state", "db_state_assertion": "predicates", "nl_assertion": "assertions",
             "judge_passed": "judge"}  # fmt: skip
 """Signals by the words that stand for them here; any other one has its own name."""
 
-_MARK_CELLS, _ATTEMPT_CELLS, _TURN_CELLS, _LATENCY_CELLS, _TOLD_CELLS = 2, 3, 4, 7, 10
+_MARK_CELLS, _ATTEMPT_CELLS, _TURN_CELLS, _LATENCY_CELLS, _TOLD_CELLS = 2, 3, 4, 7, 8
 _LEAST_NAME_CELLS = 12
 
 
@@ -46,7 +51,7 @@ class QueuePane(ListPane):
 
     NAME = "queue"
     TITLE = "queue"
-    AREAS = frozenset({"queue", "run", "clock", "selection"})
+    AREAS = frozenset({"queue", "run", "clock", "selection", "link"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +76,9 @@ class QueuePane(ListPane):
         count = super().collect()
         again = any(each.attempt > 1 for each in self.view.run.scenarios.values())
         self._attempt_cells = _ATTEMPT_CELLS if again else 0
-        others = _MARK_CELLS + self._attempt_cells + _TURN_CELLS + _LATENCY_CELLS + _TOLD_CELLS
+        words = {standing(self.view, each)[1] for each in self.view.run.scenarios.values()} & {INTERRUPTED[1], JUDGE_OUT[1]}
+        told = max(_TOLD_CELLS, *map(len, words)) if words else _TOLD_CELLS
+        others = _MARK_CELLS + self._attempt_cells + _TURN_CELLS + _LATENCY_CELLS + 2 + told
         longest = max((len(name) for name in self.keys), default=0)
         self._name_cells = max(_LEAST_NAME_CELLS, min(longest, self.row_width - others))
         return count
@@ -79,18 +86,18 @@ class QueuePane(ListPane):
     def items(self, view: View) -> Sequence[str]:
         """As `ListPane`."""
         words = self.words.casefold().split()
-        found = [each for each in view.run.scenarios.values() if all(word in _searched(each) for word in words)]
+        found = [each for each in view.run.scenarios.values() if all(word in _searched(view, each) for word in words)]
         if self.order != "queued":
-            found.sort(key=_SORTED[self.order])
+            found.sort(key=partial(_SORTED[self.order], view))
         return [each.name for each in found]
 
     def item_row(self, view: View, key: str, width: int) -> Row:
         """As `ListPane`."""
         scenario = view.run.scenarios[key]
-        mark, style = MARKS[scenario.status]
+        mark, _, style = standing(view, scenario)
         attempt = f"#{scenario.attempt}" if scenario.attempt > 1 else ""
         p50 = percentile(scenario.latencies, 0.5)
-        running = scenario.status in RUNNING
+        running = scenario.status in RUNNING and not broke_off(view, scenario)
         left = width - _MARK_CELLS - self._name_cells - self._attempt_cells - _TURN_CELLS - _LATENCY_CELLS - 2
         return (
             (f"{mark} ", style),
@@ -98,7 +105,7 @@ class QueuePane(ListPane):
             (fit(attempt, self._attempt_cells, "right"), "warn"),
             (fit(f"{scenario.turns}t" if scenario.attempt or scenario.loaded else "", _TURN_CELLS, "right"), "dim"),
             (fit("" if p50 is None else milliseconds(p50), _LATENCY_CELLS, "right"), "text"),
-            (f"  {fit(_told(scenario, view.now, left), max(0, left))}", style if scenario.status != "passed" else "dim"),
+            (f"  {fit(_told(view, scenario, left), max(0, left))}", style if scenario.status != "passed" else "dim"),
         )
 
     def scenario_of(self, key: str) -> str | None:
@@ -107,8 +114,8 @@ class QueuePane(ListPane):
 
     def problem(self, view: View, step: int) -> str | None:
         """The next (1) or previous (-1) problem from the cursor, round the ends; where there is none, the next that runs."""
-        for wanted in (PROBLEMS, RUNNING):
-            places = [place for place, key in enumerate(self.keys) if view.run.scenarios[key].status in wanted]
+        for rank in (_PROBLEM, _RUNS):
+            places = [place for place, key in enumerate(self.keys) if _rank(view, view.run.scenarios[key]) == rank]
             here = self._places.get(self.cursor or "", -1)
             ahead = [place for place in places if (place > here if step > 0 else place < here)]
             if places:
@@ -116,9 +123,22 @@ class QueuePane(ListPane):
         return None
 
 
-def _told(scenario: ScenarioState, now: float, cells: int) -> str:
+def standing(view: View, scenario: ScenarioState) -> tuple[str, str, StyleName]:
+    """A scenario's mark, what it is in a word or two, and their style."""
+    if broke_off(view, scenario):
+        return INTERRUPTED
+    if scenario.failed_by_judge_alone:
+        return JUDGE_OUT
+    mark, style = MARKS[scenario.status]
+    return mark, scenario.status, style
+
+
+def _told(view: View, scenario: ScenarioState, cells: int) -> str:
     """What there is to say of a scenario besides its numbers; the stop reason where it has room."""
-    since = duration(max(0.0, now - scenario.since))
+    since = duration(max(0.0, view.now - scenario.since))
+    _, told, _ = standing(view, scenario)
+    if told == INTERRUPTED[1]:
+        return told
     match scenario.status:
         case "queued":
             return scenario.reason or ""
@@ -129,32 +149,43 @@ def _told(scenario: ScenarioState, now: float, cells: int) -> str:
         case "retrying":
             return f"retry: {scenario.discarded[-1].reason}" if scenario.discarded else "retry"
         case "not run":
-            return f"not run: {scenario.reason or ''}"
-        case "failed":
+            told = f"not run: {scenario.reason or ''}"
+            return told if len(told) <= cells else "not run"
+        case "failed" if told != JUDGE_OUT[1]:
             told = ", ".join(SIGNALS.get(name, name) for name in scenario.failed_signals) or "failed"
         case "passed":
             told = "pass"
         case _:
-            told = str(scenario.status)
+            pass
     both = f"{told} {scenario.stop_reason or ''}"
     return both if len(both) <= cells else told
 
 
-def _searched(scenario: ScenarioState) -> str:
-    return f"{scenario.name} {scenario.status} {' '.join(scenario.failed_signals)} {scenario.stop_reason or ''}".casefold()
+def _searched(view: View, scenario: ScenarioState) -> str:
+    return (
+        f"{scenario.name} {standing(view, scenario)[1]} {' '.join(scenario.failed_signals)} {scenario.stop_reason or ''}".casefold()
+    )
 
 
-def _by_problem(scenario: ScenarioState) -> tuple[int, int]:
-    rank = 0 if scenario.status in PROBLEMS else 1 if scenario.status in RUNNING else 3 if scenario.status in ENDED else 2
-    return (rank, scenario.number)
+_PROBLEM, _RUNS, _WAITS, _ENDED = range(4)
 
 
-def _by_latency(scenario: ScenarioState) -> tuple[float, int]:
+def _rank(view: View, scenario: ScenarioState) -> int:
+    if scenario.status in PROBLEMS or broke_off(view, scenario):
+        return _PROBLEM
+    return _RUNS if scenario.status in RUNNING else _ENDED if scenario.status in ENDED else _WAITS
+
+
+def _by_problem(view: View, scenario: ScenarioState) -> tuple[int, int]:
+    return (_rank(view, scenario), scenario.number)
+
+
+def _by_latency(_: View, scenario: ScenarioState) -> tuple[float, int]:
     return (-(percentile(scenario.latencies, 0.5) or 0.0), scenario.number)
 
 
-_SORTED: dict[Order, Callable[[ScenarioState], tuple[float, int] | str]] = {
+_SORTED: dict[Order, Callable[[View, ScenarioState], tuple[float, int] | str]] = {
     "problems": _by_problem,
-    "name": lambda scenario: scenario.name,
+    "name": lambda _, scenario: scenario.name,
     "latency": _by_latency,
 }

@@ -25,7 +25,7 @@ _WIDE = 100
 _EMPTY = (
     ("", "There is no session here yet."),
     ("", ""),
-    ("D", "the demo: embedded bots and scenarios, a minute, nothing to set up"),
+    ("D", "the demo: bots and scenarios of its own, a minute and a half, no set-up"),
     ("n", "a new run against your own bots, checked before it starts"),
     ("", ""),
     ("", "Elsewhere? Start with --output-dir DIR."),

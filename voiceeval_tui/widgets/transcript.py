@@ -14,12 +14,12 @@ from textual.binding import BindingType
 
 from voiceeval_tui.cells import drawable, fit, short_name, width, wrap
 from voiceeval_tui.figures import milliseconds
-from voiceeval_tui.standing import clock, elapsed, goes_on, idle, most, why_empty
+from voiceeval_tui.standing import broke_off, clock, elapsed, goes_on, idle, most, why_empty
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.transcript import Line, Transcript
 from voiceeval_tui.view import View
 from voiceeval_tui.widgets.pane import Pane, Row
-from voiceeval_tui.widgets.queue import MARKS, SIGNALS
+from voiceeval_tui.widgets.queue import SIGNALS, standing
 
 PAUSED = "paused, End follows"
 """In the title of a pane that does not follow what goes on."""
@@ -195,11 +195,13 @@ def status_row(view: View, cells: int) -> Row:
         return ()
     if scenario.status == "talking" and transcript is not None and goes_on(view):
         return _live_row(view, transcript, cells)
-    mark, style = MARKS[scenario.status]
-    told = [f"{mark} {scenario.status}"]
-    if scenario.status in ("setting up", "talking", "scoring", "retrying") and not goes_on(view):
-        style, told = "bad", [f"! {scenario.status} when the run broke off"]
-    elif scenario.status not in ("queued", "setting up", "retrying", "not run"):
+    mark, word, style = standing(view, scenario)
+    told = [f"{mark} {word}".strip()]
+    if broke_off(view, scenario):
+        told.append(f"{scenario.status} when the run broke off")
+    elif scenario.status == "not run":
+        told.append(scenario.reason or "")
+    elif scenario.status not in ("queued", "setting up", "retrying"):
         taken = elapsed(view)
         ended = "" if taken is None else f"after {clock(taken)}"
         told.append(" ".join(filter(None, (scenario.stop_reason, ended))))
