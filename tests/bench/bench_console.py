@@ -95,10 +95,10 @@ def _live(folder: Path, seconds: float) -> list[Figure]:
 
 
 def _growing_log(folder: Path, seconds: float) -> list[Figure]:
-    """A log that had 100,000 lines and gets two more a second, in sight."""
+    """A log that had 100,000 lines and gets ten more a second, in sight."""
     session = folder / "eval_20260105_000000"
     write_session(session, [started(["d__1"]), *(_logged(number) for number in range(EVENTS))])
-    with _added(session, lambda tick: [_logged(tick)] if tick % 5 in (0, 2) else []), _console(session, SMALL) as terminal:
+    with _added(session, lambda tick: [_logged(2 * tick), _logged(2 * tick + 1)]), _console(session, SMALL) as terminal:
         terminal.read(b"RUNNING", 60.0)
         terminal.type(str(PANE_COUNT))
         terminal.take(_WARM)

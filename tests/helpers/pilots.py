@@ -71,10 +71,15 @@ async def _handled(*_: float) -> None:
 
 
 async def settle(pilot: Pilot[None]) -> None:
-    """Let it look at its source twice, read the files that it wants, and draw."""
+    """Let it look at its source twice, read the files that it wants, and draw: until two looks show the same."""
     await pilot.pause(0.05)
-    while any(worker.group in ("saved", "details") and not worker.is_finished for worker in pilot.app.workers):
-        await pilot.pause(0.02)
+    shown: list[str] = []
+    for _ in range(30):
+        reads = any(worker.group in ("saved", "details") and not worker.is_finished for worker in pilot.app.workers)
+        before, shown = shown, shown_by(pilot.app)
+        if shown == before and not reads:
+            return
+        await pilot.pause(0.03)
 
 
 async def go_to(pilot: Pilot[None], kind: type[Kind]) -> Kind:

@@ -6,17 +6,19 @@ May import `pane`, `view`, `cells`. Rule: console page, "Panes" (log).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
 
 from voiceeval_tui.themes import StyleName
-from voiceeval_tui.view import Level, View
+from voiceeval_tui.view import Area, Level, View
 from voiceeval_tui.widgets.pane import Pane, Row
 
 _STYLES: dict[Level, StyleName] = {"INFO": "text", "WARNING": "warn", "ERROR": "bad"}
 _LEVELS: tuple[Level, ...] = ("INFO", "WARNING", "ERROR")
+_REST_SECONDS = 0.5
+"""Between two drawings of a log that scrolls: each one writes the whole pane."""
 
 
 class LogPane(Pane):
@@ -31,6 +33,25 @@ class LogPane(Pane):
     def __init__(self) -> None:
         super().__init__()
         self.least: Level = "INFO"
+        self._rests = False
+
+    def show(self, view: View, areas: Iterable[Area]) -> None:
+        """As `Pane`; what comes while it rests is drawn after that."""
+        if not self._rests or not areas:
+            super().show(view, areas)
+        else:
+            self.view = view
+            self._stale = self._stale or not self.AREAS.isdisjoint(areas)
+
+    def _update(self) -> None:
+        super()._update()
+        if not self._rests and self.max_scroll_y > 0:
+            self._rests = True
+            self.set_timer(_REST_SECONDS, self._rested)
+
+    def _rested(self) -> None:
+        self._rests = False
+        self.show(self.view, ())
 
     def heading(self, view: View) -> str:
         """As `Pane`."""
