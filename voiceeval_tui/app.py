@@ -102,7 +102,9 @@ class ConsoleApp(App[None]):
             self._filters.append(AsciiOnly())
 
     def on_mount(self) -> None:
-        """Take the signals."""
+        """Take the signals; tell of themes that cannot be used."""
+        if self._themes.problems:
+            self.notify("\n".join(map(drawable, self._themes.problems)), severity="warning", timeout=10, markup=False)
         if not self.is_headless and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGHUP, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._leave)

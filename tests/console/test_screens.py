@@ -84,6 +84,19 @@ async def test_home_from_a_session_that_the_console_began_with_and_back(tmp_path
             assert isinstance(pilot.app.screen, RunScreen)
 
 
+async def test_nobody_looks_at_a_session_under_the_home_screen(tmp_path: Path) -> None:
+    async with console(write_session(tmp_path / "eval_20260618_072325", all_kinds(NAMES))) as pilot:
+        first, looks = screen(pilot), list[None]()
+        poll = first._source.poll
+        first._source.poll = lambda: (looks.append(None), poll())[1]  # type: ignore[method-assign]
+        await until(pilot, lambda: bool(looks))
+        await pilot.press("h")
+        await until(pilot, lambda: "1 session" in text(pilot))
+        looks.clear()
+        await settle(pilot)
+        assert not looks
+
+
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_the_picture_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]) -> None:
     """The screen of one run at one moment, as text, against `tests/data/screens`. Where a change is meant, look at it and store it:

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 Side = Literal["agent", "user"]
 MAX_TEXT = 4000
+BY_OPERATOR = "by the operator"
+"""Why a command holds the queue."""
 
 
 class _Event(BaseModel):
@@ -182,7 +184,7 @@ class PairBack(_Event):
 
 
 class Paused(_Event):
-    """No new attempt begins; what runs goes on."""
+    """No new attempt begins; what runs goes on. `reason` is BY_OPERATOR where nothing but a command holds it."""
 
     type: Literal["paused"] = "paused"
     reason: str
