@@ -60,3 +60,13 @@ async def test_lower_levels_can_be_left_out(tmp_path: Path) -> None:
         await pilot.press("l")
         await until(pilot, lambda: "line 2" not in "\n".join(lines(pilot, pane)))
         assert "line 10" in "\n".join(lines(pilot, pane))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_long_warning_can_be_read_whole(tmp_path: Path, size: tuple[int, int]) -> None:
+    words = " ".join(f"word{number}" for number in range(20))
+    stream = [started(["a"]), *(events.Logged(level=level, message=words, time=1.0) for level in ("INFO", "ERROR", "WARNING"))]
+    async with console(write_session(tmp_path / "s", stream), size) as pilot:
+        pane = await go_to(pilot, LogPane)
+        shown = "".join(line.rstrip() + " " for line in lines(pilot, pane))
+        assert shown.count("word19") == 2

@@ -11,8 +11,9 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
+from voiceeval_tui.cells import wrap
 from voiceeval_tui.themes import StyleName
-from voiceeval_tui.view import Area, Level, View
+from voiceeval_tui.view import Area, Level, LogLine, View
 from voiceeval_tui.widgets.pane import Pane, Row
 
 _STYLES: dict[Level, StyleName] = {"INFO": "text", "WARNING": "warn", "ERROR": "bad"}
@@ -60,17 +61,21 @@ class LogPane(Pane):
     def rows(self, view: View, width: int) -> Sequence[Row]:
         """As `Pane`."""
         shown = _LEVELS[_LEVELS.index(self.least) :]
-        return [
-            (
-                (time.strftime("%H:%M:%S ", time.localtime(line.time)), "dim"),
-                ("console: " if line.by_console else "", "accent"),
-                (line.message, _STYLES[line.level]),
-            )
-            for line in view.log
-            if line.level in shown and line.message.strip("= ")
-        ]
+        return [row for line in view.log if line.level in shown and line.message.strip("= ") for row in _line_rows(line, width)]
 
     def action_level(self) -> None:
         """The next level."""
         self.least = _LEVELS[(_LEVELS.index(self.least) + 1) % len(_LEVELS)]
         self.redraw()
+
+
+def _line_rows(line: LogLine, cells: int) -> list[Row]:
+    """A warning or an error goes on below itself, of anything else what has room shows."""
+    when, style = time.strftime("%H:%M:%S ", time.localtime(line.time)), _STYLES[line.level]
+    origin = "console: " if line.by_console else ""
+    room = max(1, cells - len(when) - len(origin))
+    if line.level == "INFO":
+        first, further = line.message, []
+    else:
+        first, *further = wrap(line.message, max(1, cells - len(when)), first=room)
+    return [((when, "dim"), (origin, "accent"), (first, style)), *(((" " * len(when), "dim"), (part, style)) for part in further)]

@@ -268,12 +268,7 @@ class ListPane(Pane):
         return len(self.keys) + self._foot
 
     def row_at(self, index: int) -> Row:
-        """As `Pane`; the foot is not scrolled."""
-        line = index - self.scroll_offset.y - self.list_height
-        if self._foot and line >= 0:
-            words = self.whole(self.view, self.cursor) if self.cursor is not None else ""
-            part = dict(enumerate(wrap(words, self.row_width - 2, _FOOT_LINES))).get(line, "")
-            return ((f" {fit(part, self.row_width - 1)}", "cursor-idle"),)
+        """As `Pane`."""
         if index >= len(self.keys):
             return ()
         key = self.keys[index]
@@ -283,6 +278,15 @@ class ListPane(Pane):
         style: StyleName = "cursor" if self.has_focus else "cursor-idle"
         rest = self.row_width - sum(width(drawable(text)) for text, _ in row)
         return (*((text, style) for text, _ in row), (" " * rest, style))
+
+    def _row(self, index: int) -> Row:
+        """As `Pane`; the foot is not scrolled."""
+        line = index - self.scroll_offset.y - self.list_height
+        if not self._foot or line < 0:
+            return super()._row(index)
+        words = self.whole(self.view, self.cursor) if self.cursor is not None else ""
+        parts = wrap(words, self.row_width - 2, _FOOT_LINES)
+        return ((f" {fit(parts[line] if line < len(parts) else '', self.row_width - 1)}", "cursor-idle"),)
 
     def choose(self, key: str, *, opened: bool = False, tell: bool = True) -> None:
         """Put the cursor on a key and bring it into sight; `tell` sends `Chosen`."""
