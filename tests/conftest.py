@@ -1,4 +1,4 @@
-"""Makes `tests/helpers` importable: `bot_farm`, `hostile_bots`, `hostile_text`, `pane_host`, `sessions`, `terminal`, `engine_run`."""
+"""Makes `tests/helpers` importable: `bot_farm`, `hostile_bots`, `hostile_text`, `pilots`, `sessions`, `terminal`, `engine_run`."""
 
 from __future__ import annotations
 

@@ -102,7 +102,9 @@ class ConsoleApp(App[None]):
             self._filters.append(AsciiOnly())
 
     def on_mount(self) -> None:
-        """Take the signals."""
+        """Take the signals; tell of themes that cannot be used."""
+        if self._themes.problems:
+            self.notify("\n".join(map(drawable, self._themes.problems)), severity="warning", timeout=10, markup=False)
         if not self.is_headless and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGHUP, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._leave)
@@ -120,7 +122,7 @@ class ConsoleApp(App[None]):
             self.notify(drawable(str(error)), severity="error", markup=False)
 
     def on_run_screen_home_wanted(self, message: RunScreen.HomeWanted) -> None:
-        """Back to the home screen, or to that of the session's folder; the first screen of all cannot be switched, so it stays below."""
+        """Back to the home screen, or to that of the session's folder; Textual cannot switch from the screen that it began with."""
         if any(isinstance(screen, HomeScreen) for screen in self.screen_stack):
             self.pop_screen()
         else:

@@ -119,7 +119,6 @@ def _run_command(argv: list[str]) -> int:
 
     try:
         plan = make_plan(options, all_wanted=plain)
-        _warn_of_bad_packs(plan.catalog)
         return _run_fast(_run_headless(plan, argv, as_json=as_json))
     except LaunchError as error:
         raise CommandError(str(error), 2 if error.usage else 1) from error

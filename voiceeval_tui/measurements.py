@@ -13,6 +13,7 @@ from itertools import islice
 
 from voiceeval_engine.live.state import at_share
 
+_NONE: tuple[list[float], int] = ([], 0)
 MAX_RECENT = 500
 """Measurements whose order is held; wider than any sparkline."""
 
@@ -33,7 +34,7 @@ class Measurements:
 
     def put(self, scenario: str, latencies: list[float]) -> None:
         """These are now the scenario's; a list that was given before may only have grown."""
-        held, count = self._held.get(scenario, ([], 0))
+        held, count = self._held.get(scenario, _NONE)
         if held is latencies and count == len(latencies):
             return
         self._held[scenario] = (latencies, len(latencies))

@@ -1,4 +1,6 @@
-"""What is worth a bell: the run ends or its engine is gone, a scenario stalls, a fuse blows. Only what is new, and seldom.
+"""What is worth a bell: the run ends or its engine is gone, a scenario stalls, a fuse blows, a full disk pauses the run.
+
+Only what is new, and seldom.
 
 Plain values in, plain values out; time comes in. May import the engine's `live/` and `view`. Rule: console page, "Manners".
 """
@@ -13,7 +15,7 @@ from voiceeval_tui.view import Link, LinkState
 
 EVERY_SECONDS = 5.0
 _TOLD_AT_ONCE = 3
-_URGENCY = ("end", "fuse", "stall")
+_URGENCY = ("end", "fuse", "pause", "stall")
 _UNKNOWN: tuple[LinkState, LinkState] = ("opening", "opening")
 
 
@@ -60,6 +62,8 @@ class Notices:
                 return ("end", "the run is complete" if event.complete else f"the run has ended: {event.reason}")
             case events.PairOut():
                 return ("fuse", f"pair {event.pair + 1} is out: {event.reason}")
+            case events.Paused() if event.reason != events.BY_OPERATOR:
+                return ("pause", f"the run pauses: {event.reason}")
             case events.ScenarioScored() if (
                 event.stalled and event.attempt and (event.scenario, event.attempt) not in self._stalled
             ):

@@ -6,6 +6,7 @@ The imports of the console happen here, so that commands which draw nothing stay
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,9 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.errors import CommandError
 from voiceeval_tui.source import Source, SourceError, open_source
 from voiceeval_tui.starting import StartError, start_engine
+
+_GC_THRESHOLDS = (20_000, 20, 20)
+"""A long journal makes many short-lived events, and no cycle: looking for cycles took a tenth of the time until it stood there."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ def show(source: Source | None, look: Look, defaults: RunOptions | None = None) 
     """The console on a session, or on the home screen. Returns the exit code: 0 when it was left. Raises CommandError for a crash."""
     from voiceeval_tui.app import ConsoleApp
 
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
     app = ConsoleApp(source, defaults=defaults, fps=look.fps, notify=look.notify)
     app.run(mouse=look.mouse)
     _let_go_of_terminal()

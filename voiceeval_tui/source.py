@@ -14,7 +14,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
-from voiceeval_engine.live.events import BadEvent, Event, parse_event
+from voiceeval_engine.live.events import BadEvent, Event, parse_event, parse_events
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.lock import holder
 from voiceeval_tui.view import Link
@@ -122,9 +122,15 @@ class JournalSource:
         if self._skipping:
             lines[0], self._skipping = b"", False
         self._rest = others[-1]
+        lines = [line for line in lines if line and not line.isspace()]
+        try:
+            found += parse_events(lines)
+        except BadEvent:
+            self._parse_each(lines, found)
+
+    def _parse_each(self, lines: list[bytes], found: list[Event]) -> None:
+        """Where some of the lines are no events."""
         for line in lines:
-            if not line.strip():
-                continue
             try:
                 found.append(parse_event(line))
             except BadEvent:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from voiceeval_engine.live import events
 from voiceeval_engine.live.events import Side
@@ -24,8 +24,7 @@ _TOOL_LINES = 20
 Kind = Literal["words", "turn", "tool", "interruption"]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of a transcript. `words` are being spoken and no turn yet; `text` is untrusted; `latency_ms` stands on agent turns."""
 
     kind: Kind
@@ -130,8 +129,10 @@ class Transcript:
         self.last_at = max(self.last_at, speech.end or speech.start)
 
     def _touch(self, time: float, at: float) -> None:
-        self.last_time = max(self.last_time, time)
-        self.last_at = max(self.last_at, at)
+        if time > self.last_time:
+            self.last_time = time
+        if at > self.last_at:
+            self.last_at = at
 
     def _add_tool(self, event: events.ToolCalled) -> None:
         """A call is told when it is made and once more when it has changed the database: one line for both."""
@@ -142,7 +143,7 @@ class Transcript:
         for place in range(len(self.settled) - 1, max(-1, len(self.settled) - 1 - _TOOL_LINES), -1):
             line = self.settled[place]
             if (line.kind, line.side, line.text) == ("tool", event.side, event.name):
-                self.settled[place] = replace(line, text=changed)
+                self.settled[place] = line._replace(text=changed)
                 return
         self.add(Line("tool", event.side, changed, event.at))
 

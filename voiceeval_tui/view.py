@@ -29,6 +29,9 @@ KEPT_TRANSCRIPTS = 12
 """Transcripts of scenarios that do not run which are held."""
 KEPT_LOG_LINES = 2000
 
+_RESULTS = (events.ScenarioScored, events.ScenarioNotRun, events.Requeued)
+_TRANSCRIPT: frozenset[Area] = frozenset({"transcript"})
+
 LinkState = Literal["opening", "alive", "gone", "finished", "files"]
 Level = Literal["INFO", "WARNING", "ERROR"]
 
@@ -78,32 +81,39 @@ class View:
 
     def apply(self, event: events.Event) -> frozenset[Area]:
         """Fold one event in; returns the areas that changed. What scenarios say counts only where it is the one shown."""
-        areas: frozenset[Area] = frozenset(self.run.apply(event))
-        if isinstance(event, events.RunStarted):
+        areas: frozenset[Area] = self.run.apply(event)
+        if not isinstance(event, events.AttemptEvent):
+            return self._apply_to_run(event, areas)
+        if not areas:
+            return areas
+        self._fold_text(event)
+        name = event.scenario
+        scenario = self.run.scenarios[name]
+        shown = name == self.shown
+        if shown and "queue" in areas and not isinstance(event, events.TurnEnded):
+            self._results += 1
+        if "latency" in areas:
+            self.measured.put(name, scenario.latencies)
+        if (scenario.status in RUNNING) != (name in self._running):
+            areas |= {"queue"}  # where the line of an attempt's beginning was lost, words alone tell of it
+            self._note_running(scenario)
+            before = self.shown
+            self._follow()
+            if self.shown != before:
+                return areas | {"selection", "transcript"}
+        return areas | _TRANSCRIPT if shown else areas - _TRANSCRIPT
+
+    def _apply_to_run(self, event: events.Event, areas: frozenset[Area]) -> frozenset[Area]:
+        if isinstance(event, events.Logged):
+            self._log(LogLine(event.time, event.level, event.message))
+        elif isinstance(event, events.RunStarted):
             self._results += 1
             self._forget()
             if self.selected not in self.run.scenarios:
                 self.selected = None
             self._follow()
             return ALL_AREAS
-        if isinstance(event, events.Logged):
-            self._log(LogLine(event.time, event.level, event.message))
-            return areas
-        if not areas or not isinstance(event, events.AttemptEvent):
-            return areas
-        self._fold_text(event)
-        if event.scenario == self.shown and not isinstance(event, events.TurnEnded):
-            self._results += "queue" in areas
-        if "latency" in areas:
-            self.measured.put(event.scenario, self.run.scenarios[event.scenario].latencies)
-        if self._note_running(self.run.scenarios[event.scenario]):
-            areas |= {"queue"}  # where the line of an attempt's beginning was lost, words alone tell of it
-        if "queue" in areas:
-            before = self.shown
-            self._follow()
-            if self.shown != before:
-                return areas | {"selection", "transcript"}
-        return areas | {"transcript"} if event.scenario == self.shown else areas - {"transcript"}
+        return areas
 
     def apply_all(self, batch: Iterable[events.Event]) -> frozenset[Area]:
         """Fold several events in; returns all areas that changed."""
@@ -194,10 +204,9 @@ class View:
 
     def _fold_text(self, event: events.AttemptEvent) -> None:
         held = self._transcripts.get(event.scenario)
-        if isinstance(event, events.ScenarioScored) and held is not None and held.attempt != event.attempt:
-            del self._transcripts[event.scenario]  # an earlier result counts again: its text is in its files
-            return
-        if isinstance(event, events.ScenarioScored | events.ScenarioNotRun | events.Requeued):
+        if isinstance(event, _RESULTS):
+            if held is not None and held.attempt != event.attempt and isinstance(event, events.ScenarioScored):
+                del self._transcripts[event.scenario]  # an earlier result counts again: its text is in its files
             return
         if held is None or held.attempt < event.attempt:
             held = Transcript(event.attempt)
@@ -214,15 +223,12 @@ class View:
         for name in idle[: max(0, len(idle) - KEPT_TRANSCRIPTS)]:
             del self._transcripts[name]
 
-    def _note_running(self, scenario: ScenarioState) -> bool:
-        """Whether it has begun or ended to run."""
-        if (scenario.status in RUNNING) == (scenario.name in self._running):
-            return False
+    def _note_running(self, scenario: ScenarioState) -> None:
+        """It has begun or ended to run."""
         if scenario.status in RUNNING:
             self._running[scenario.name] = scenario
         else:
             del self._running[scenario.name]
-        return True
 
     def _follow(self) -> None:
         """What is followed stays while it runs; then comes whichever has run longest; nothing to follow leaves the last one."""

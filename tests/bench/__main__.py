@@ -81,7 +81,7 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
         case "soak":
             return bench_soak.run(folder, options.minutes, options.seed)
         case "console":
-            return bench_console.run(folder, options.seconds)
+            return bench_console.run(folder, options.seconds, options.times)
     parser, figures = _parser(), []
     for section in options.sections:
         figures += _measure(parser.parse_args([section]), folder)
@@ -112,8 +112,9 @@ def _parser() -> argparse.ArgumentParser:
     scale.add_argument("--seconds", type=float, default=60.0, help="of conversation a run, at least 30 (60)")
     startup = benches.add_parser("startup", help="wall time of the short commands (10 s)")
     startup.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
-    console = benches.add_parser("console", help="what the console shows, writes and costs (about 1 min)")
+    console = benches.add_parser("console", help="what the console shows, writes and costs (about 3.5 min)")
     console.add_argument("--seconds", type=float, default=10.0, help="that each one is watched (10)")
+    console.add_argument("--times", type=int, default=5, help="that one is opened, of which the median is taken (5)")
     resume = benches.add_parser("resume", help="a session of many scenarios, previewed and taken up (about 2 min)")
     resume.add_argument(
         "--scenarios", type=int, nargs="+", default=[1_000, 10_000], help="complete ones in the session (1000 10000)"

@@ -56,22 +56,30 @@ async def test_sessions_in_every_state(tmp_path: Path, size: tuple[int, int]) ->
     async with home(tmp_path, size) as pilot:
         await until(pilot, lambda: "4/6 66.7%" in text(pilot))
         assert_straight(pilot)
-        rows = {line[2:18]: line for line in lines(pilot)}
+        rows = {line[2:21]: line for line in lines(pilot)}
         assert "5 sessions  1 running" in text(pilot)
         if size[0] >= 80:
-            heads, row = lines(pilot)[1], rows["2026-06-18 00:01"]
+            heads, row = lines(pilot)[1], rows["2026-06-18 00:01:00"]
             assert heads.index("done") + len("done") == row.index("6/6") + len("6/6")
             assert heads.index("success") == row.index("4/6 66.7%")
             assert heads.index("state") == row.index("finished")
             assert str(tmp_path) in lines(pilot)[0] or size[0] < 100
-            assert "6/6" in rows["2026-06-18 00:01"]
-            assert "finished" in rows["2026-06-18 00:01"]
-            assert "stopped" in rows["2026-06-18 00:02"]
-            assert "running demo" in rows["2026-06-18 00:03"]
-            assert "no record" in rows["2026-06-18 00:04"]
-            assert "finished, by" in rows["2026-01-01 00:00"]
+            assert "6/6" in rows["2026-06-18 00:01:00"]
+            assert "finished" in rows["2026-06-18 00:01:00"]
+            assert "stopped" in rows["2026-06-18 00:02:00"]
+            assert "running demo" in rows["2026-06-18 00:03:00"]
+            assert "no record" in rows["2026-06-18 00:04:00"]
+            assert "finished, by" in rows["2026-01-01 00:00:00"]
         assert ("[30-90]" in text(pilot)) is (size[0] >= 100)
     lock.release()
+
+
+async def test_sessions_of_one_minute_are_told_apart(tmp_path: Path) -> None:
+    for second in (60, 61, 62):
+        put_session(tmp_path, second, NAMES, 2)
+    async with home(tmp_path) as pilot:
+        await until(pilot, lambda: "3 sessions" in text(pilot))
+        assert [line[2:21] for line in lines(pilot)[3:6]] == [f"2026-06-18 00:01:0{second}" for second in (2, 1, 0)]
 
 
 async def test_300_sessions_scroll_and_open(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from piloted import SIZES, go_to, lines, piloted, settle
+from pilots import SIZES, console, go_to, lines, settle
 from rich.cells import cell_len
 from sessions import START, attempt, scored, started, turn, write_session
 from textual.events import MouseScrollUp
@@ -86,7 +86,7 @@ def test_each_kind_of_cell_is_told_apart_in_ascii() -> None:
 @pytest.mark.parametrize("seconds", [0, 10, 900])
 async def test_any_length_at_any_size_and_every_key(tmp_path: Path, size: tuple[int, int], seconds: int) -> None:
     session = write_session(tmp_path / "s", [started([A]), *attempt(A), *_talk(seconds), scored(A)])
-    async with piloted(session, size) as pilot:
+    async with console(session, size) as pilot:
         pane = await go_to(pilot, LanesPane)
         for zoomed in (False, True):
             if zoomed:
@@ -94,7 +94,7 @@ async def test_any_length_at_any_size_and_every_key(tmp_path: Path, size: tuple[
                 await settle(pilot)
             for key in ("left", "h", "pageup", "plus", "minus", "minus", "equals_sign", "home", "right", "l", "pagedown", "end"):
                 await pilot.press(key)
-                await settle(pilot)
+                await pilot.pause()
                 shown = lines(pilot)
                 assert all(cell_len(line) == size[0] for line in shown)
                 assert lines(pilot, pane)[0].startswith("agent "), key
@@ -111,7 +111,7 @@ async def test_a_live_one_follows_now_and_stays_where_it_was_scrolled_to(tmp_pat
     now = time.time()
     begun = [each.model_copy(update={"time": now - 300}) for each in attempt(A)]
     session = write_session(tmp_path / "s", [started([A]), *begun, *_talk(300)])
-    async with piloted(session, (120, 40), alive=True) as pilot:
+    async with console(session, (120, 40), alive=True) as pilot:
         pane = await go_to(pilot, LanesPane)
         followed = lines(pilot, pane)
         assert any(f"│4:{second}0" in "\n".join(followed) for second in "345")
@@ -130,7 +130,7 @@ async def test_a_live_one_follows_now_and_stays_where_it_was_scrolled_to(tmp_pat
 
 async def test_words_do_not_move_a_live_lane_between_two_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = write_session(tmp_path / "s", [started([A]), *attempt(A), *_talk(50)])
-    async with piloted(session, (120, 40), alive=True) as pilot:
+    async with console(session, (120, 40), alive=True) as pilot:
         pane = await go_to(pilot, LanesPane)
         drawn: list[Sequence[Any]] = []
         monkeypatch.setattr(pane, "_update", lambda: drawn.append(()))
@@ -144,7 +144,7 @@ async def test_words_do_not_move_a_live_lane_between_two_seconds(tmp_path: Path,
 async def test_a_sentence_where_there_is_nothing_to_draw(tmp_path: Path) -> None:
     metrics = '{"turns": [{"role": "agent", "text": "Hi", "timestamp": "2026-01-01T00:00:00"}]}'
     session = write_session(tmp_path / "s", [started([A, B]), *attempt(B), scored(B)])
-    async with piloted(session, (120, 40)) as pilot:
+    async with console(session, (120, 40)) as pilot:
         pane = await go_to(pilot, LanesPane)
         pilot.app.query_one(QueuePane).choose(A)
         await settle(pilot)
@@ -152,7 +152,7 @@ async def test_a_sentence_where_there_is_nothing_to_draw(tmp_path: Path) -> None
     (session / A).mkdir()
     (session / A / "metrics.json").write_text(metrics)
     write_session(session, [scored(A, 0)])
-    async with piloted(session, (120, 40)) as pilot:
+    async with console(session, (120, 40)) as pilot:
         pane = await go_to(pilot, LanesPane)
         pilot.app.query_one(QueuePane).choose(A)
         await settle(pilot)
@@ -161,7 +161,7 @@ async def test_a_sentence_where_there_is_nothing_to_draw(tmp_path: Path) -> None
 
 async def test_the_wheel_goes_through_time(tmp_path: Path) -> None:
     session = write_session(tmp_path / "s", [started([A]), *attempt(A), *_talk(900), scored(A)])
-    async with piloted(session, (120, 40)) as pilot:
+    async with console(session, (120, 40)) as pilot:
         pane = await go_to(pilot, LanesPane)
         await pilot._post_mouse_events([MouseScrollUp], pane)  # type: ignore[list-item]
         await settle(pilot)

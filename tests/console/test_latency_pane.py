@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from hostile_text import HOSTILE
-from pane_host import Host
+from pilots import Host
 from rich.cells import cell_len
 from sessions import attempt, scored, started
 from textual.geometry import Region

@@ -40,6 +40,7 @@ def test_what_stood_in_the_journal_rings_nothing(event: events.Event) -> None:
     ("event", "words"),
     [
         (ENDED, "the run is complete"), (OUT, "pair 2 is out: agent ws://a does not answer"), (_stalled(), "a stalled"),
+        (events.Paused(reason="the disk is full"), "the run pauses: the disk is full"),
         (events.RunEnded(complete=False, reason="stopped by the operator", files=[]), "the run has ended: stopped by the operator"),
     ],
 )  # fmt: skip
@@ -50,7 +51,14 @@ def test_what_is_new_rings_once(caught_up: Notices, event: events.Event, words: 
 
 
 @pytest.mark.parametrize(
-    "event", [scored("a"), _stalled(attempt=0), events.PairBack(pair=1), events.Logged(level="ERROR", message="x")]
+    "event",
+    [
+        scored("a"),
+        _stalled(attempt=0),
+        events.PairBack(pair=1),
+        events.Paused(reason=events.BY_OPERATOR),
+        events.Logged(level="ERROR", message="x"),
+    ],
 )
 def test_other_events_ring_nothing(caught_up: Notices, event: events.Event) -> None:
     caught_up.note([event], ALIVE, behind=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from hostile_text import HOSTILE
-from pane_host import Host
+from pilots import Host
 from rich.cells import cell_len
 from textual.geometry import Region
 

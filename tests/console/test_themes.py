@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pilots import assert_harmless, lines, text
+from screens import until
 from textual.color import Color
 
+from voiceeval_engine.run.options import RunOptions
+from voiceeval_tui.app import ConsoleApp
 from voiceeval_tui.themes import ANSI, DARK, LIGHT, STYLE_NAMES, Palette, ascii_only, load_themes, to_textual
 
 GOOD = """
@@ -84,6 +88,14 @@ def test_a_users_theme_takes_the_place_of_ours(tmp_path: Path) -> None:
 )
 def test_the_theme_to_begin_with(tmp_path: Path, environ: dict[str, str], colours: int, name: str) -> None:
     assert load_themes(tmp_path).first(environ, colours=colours) == name
+
+
+async def test_the_console_tells_of_a_theme_that_it_cannot_use(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("name: [mine\x1b]\n")
+    app = ConsoleApp(None, defaults=RunOptions(output_dir=tmp_path), environ={}, themes=load_themes(tmp_path))
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "mine.yaml" in text(pilot))
+        assert_harmless(lines(pilot), 80)
 
 
 def test_themes_follow_each_other_round(tmp_path: Path) -> None:

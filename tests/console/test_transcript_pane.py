@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hostile_text import HOSTILE
-from piloted import SIZES, go_to, lines, piloted, settle
+from pilots import SIZES, console, go_to, lines, settle
 from rich.cells import cell_len
 from sessions import attempt, scored, started, turn, write_session
 
@@ -132,7 +132,7 @@ def test_the_last_line_tells_who_speaks_and_how_long_nothing_came() -> None:
 async def test_a_sentence_tells_why_nothing_is_there(tmp_path: Path, stream: list[events.Event], told: str) -> None:
     session = write_session(tmp_path / "s", [started([A]), *stream])
     for size in SIZES:
-        async with piloted(session, size, alive=True) as pilot:
+        async with console(session, size, alive=True) as pilot:
             pane = await go_to(pilot, TranscriptPane)
             assert told in " ".join(" ".join(lines(pilot, pane)).split())
 
@@ -140,22 +140,20 @@ async def test_a_sentence_tells_why_nothing_is_there(tmp_path: Path, stream: lis
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("count", [0, 1, 600])
 async def test_any_length_at_any_size(tmp_path: Path, size: tuple[int, int], count: int) -> None:
-    async with piloted(write_session(tmp_path / "s", [started([A]), *attempt(A), *_long(count)]), size, alive=True) as pilot:
+    async with console(write_session(tmp_path / "s", [started([A]), *attempt(A), *_long(count)]), size, alive=True) as pilot:
         pane = await go_to(pilot, TranscriptPane)
         assert all(cell_len(line) == size[0] for line in lines(pilot))
         if count:
             assert f"Turn {count - 1} " in "\n".join(lines(pilot, pane))
         assert "nobody speaks" in lines(pilot, pane)[-1]
-        for key in ("up", "k", "pageup", "home"):
-            await pilot.press(key)
-            await settle(pilot)
+        await pilot.press("up", "k", "pageup", "home")
+        await settle(pilot)
         assert "nobody speaks" in lines(pilot, pane)[-1]
         assert ("paused, End follows" in "\n".join(lines(pilot))) == (count == 600)
         if count:
             assert "Turn 0 " in lines(pilot, pane)[0]
-        for key in ("down", "j", "pagedown", "end"):
-            await pilot.press(key)
-            await settle(pilot)
+        await pilot.press("down", "j", "pagedown", "end")
+        await settle(pilot)
         assert "paused" not in "\n".join(lines(pilot))
         if count:
             assert f"Turn {count - 1} " in "\n".join(lines(pilot, pane))
@@ -164,7 +162,7 @@ async def test_any_length_at_any_size(tmp_path: Path, size: tuple[int, int], cou
 @pytest.mark.parametrize("size", SIZES)
 async def test_what_grows_is_followed_and_what_was_scrolled_to_stays(tmp_path: Path, size: tuple[int, int]) -> None:
     session = write_session(tmp_path / "s", [started([A]), *attempt(A), *_long(100)])
-    async with piloted(session, size, alive=True) as pilot:
+    async with console(session, size, alive=True) as pilot:
         pane = await go_to(pilot, TranscriptPane)
         write_session(session, [_words("coming", 300.0), _words("now", 300.2)])
         await settle(pilot)
@@ -185,7 +183,7 @@ async def test_what_grows_is_followed_and_what_was_scrolled_to_stays(tmp_path: P
 
 async def test_a_live_one_scrolls_by_several_rows_and_a_finished_one_to_its_very_end(tmp_path: Path) -> None:
     session = write_session(tmp_path / "s", [started([A]), *attempt(A), *_long(30)])
-    async with piloted(session, alive=True) as pilot:
+    async with console(session, alive=True) as pilot:
         pane = await go_to(pilot, TranscriptPane)
         places = []
         for number in range(12):
@@ -201,7 +199,7 @@ async def test_a_live_one_scrolls_by_several_rows_and_a_finished_one_to_its_very
 
 async def test_the_place_stays_whatever_the_width_and_the_end_stays_the_end(tmp_path: Path) -> None:
     session = write_session(tmp_path / "s", [started([A]), *attempt(A), *_long(200)])
-    async with piloted(session, (200, 50), alive=True) as pilot:
+    async with console(session, (200, 50), alive=True) as pilot:
         pane = await go_to(pilot, TranscriptPane)
         for size in (*reversed(SIZES), *SIZES):
             await pilot.resize_terminal(*size)
@@ -222,7 +220,7 @@ async def test_hostile_words_keep_the_columns(tmp_path: Path, size: tuple[int, i
     stream = [turn(A, text, number * 3.0, "agent" if number % 2 else "user") for number, text in enumerate(said)]
     stream += [_words(text, 200.0 + number) for number, text in enumerate(said)]  # type: ignore[misc]
     stream += [events.ToolCalled(scenario=A, attempt=1, side="user", name=text, applied=True, at=99.0) for text in said]  # type: ignore[misc]
-    async with piloted(write_session(tmp_path / "s", [started([A]), *attempt(A), *stream]), size, alive=True) as pilot:
+    async with console(write_session(tmp_path / "s", [started([A]), *attempt(A), *stream]), size, alive=True) as pilot:
         pane = await go_to(pilot, TranscriptPane)
         seen = ""
         for key in ("home", *["pagedown"] * 60):
@@ -239,7 +237,7 @@ async def test_hostile_words_keep_the_columns(tmp_path: Path, size: tuple[int, i
 
 async def test_another_scenario_is_followed_from_its_end_and_told_in_the_title(tmp_path: Path) -> None:
     stream = [started([A, B]), *attempt(A), *_long(80), *attempt(B), *_long(90, B), scored(B)]
-    async with piloted(write_session(tmp_path / "s", stream), alive=True) as pilot:
+    async with console(write_session(tmp_path / "s", stream), alive=True) as pilot:
         pane = await go_to(pilot, TranscriptPane)
         await pilot.press("home")
         await settle(pilot)
@@ -255,7 +253,7 @@ async def test_another_scenario_is_followed_from_its_end_and_told_in_the_title(t
 
 async def test_without_change_nothing_is_drawn_and_a_word_draws_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session = write_session(tmp_path / "s", [started([A]), *attempt(A), *_long(600), scored(A)])
-    async with piloted(session, (120, 40)) as pilot:
+    async with console(session, (120, 40)) as pilot:
         pane = await go_to(pilot, TranscriptPane)
         asked: list[Any] = []
         whole = TranscriptPane.refresh

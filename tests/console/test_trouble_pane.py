@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from hostile_text import HOSTILE
-from pane_host import Host
+from pilots import Host
 from rich.cells import cell_len
 from sessions import START, attempt, scored, started
 from textual.geometry import Region
@@ -165,6 +165,28 @@ async def test_a_high_one_shows_all_and_the_clock_as_a_gauge() -> None:
         assert lines[2].startswith(f"… {A}  silent 60 of 120 s  █████░░░░░")
         assert lines[9].startswith(f"o {F}  retried 2 times")
         assert "more" not in "".join(lines)
+
+
+async def test_a_long_reason_can_be_read_whole_while_its_row_is_chosen() -> None:
+    reason = "connection refused " * 8 + "by the last of them"
+    view = view_of(
+        *attempt(A),
+        discarded(A, 1, "hung up", START),
+        *(events.PairOut(pair=pair, reason=reason, since=START) for pair in range(20)),
+    )
+    for size in ((80, 12), (80, 60)):
+        async with drawn(view, size, focus=True) as (host, pane, pilot):
+            assert "by the last of them" in "".join(line.strip() + " " for line in host.shown()[-3:])
+            await pilot.press("end")
+            assert ("hung up" in host.shown()[-3], pane.scenario_of(str(pane.cursor))) == (True, A)
+            assert any(line.startswith("o ") and "hung up" in line for line in host.shown()[:-3])
+            chosen = len(host.chosen)
+            await pilot.click(pane, offset=(4, size[1] - 1))
+            assert len(host.chosen) == chosen
+            await pilot.press("home", "down")
+            assert "connection refused" in host.shown()[-3]
+        async with drawn(view, size) as (host, _, _):
+            assert "by the last of them" not in "".join(host.shown()[-3:])
 
 
 async def test_every_key_goes_through_the_list_and_tells_the_scenario() -> None:

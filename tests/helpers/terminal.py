@@ -105,9 +105,10 @@ class Terminal:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def memory(self) -> float:
-        """Resident memory, MB of 10^6 bytes."""
-        line = next(line for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
+    def memory(self, *, most: bool = False) -> float:
+        """Resident memory, MB of 10^6 bytes; `most` is what it was at its highest."""
+        field = "VmHWM" if most else "VmRSS"
+        line = next(line for line in Path(f"/proc/{self.pid}/status").read_text().splitlines() if line.startswith(field))
         return int(line.split()[1]) * 1024 / 1e6
 
     def _take(self, seconds: float) -> None:

@@ -6,12 +6,15 @@ May import the standard library and pydantic only. Rules: console page, "Two pro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 Side = Literal["agent", "user"]
 MAX_TEXT = 4000
+BY_OPERATOR = "by the operator"
+"""Why a command holds the queue."""
 
 
 def clip(text: str) -> str:
@@ -207,7 +210,7 @@ class PairLeft(_Event):
 
 
 class Paused(_Event):
-    """No new attempt begins; what runs goes on."""
+    """No new attempt begins; what runs goes on. `reason` is BY_OPERATOR where nothing but a command holds it."""
 
     type: Literal["paused"] = "paused"
     reason: str
@@ -272,7 +275,9 @@ Event = (
     | RunEnded
 )
 
-_adapter: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
+_Tagged = Annotated[Event, Field(discriminator="type")]
+_adapter: TypeAdapter[Event] = TypeAdapter(_Tagged)
+_list_adapter: TypeAdapter[list[Event]] = TypeAdapter(list[_Tagged])
 
 
 class BadEvent(Exception):
@@ -285,6 +290,17 @@ def parse_event(line: str | bytes) -> Event:
         return _adapter.validate_json(line)
     except ValidationError as error:
         raise BadEvent(str(error.errors(include_url=False, include_input=False)[:1])) from error
+
+
+def parse_events(lines: Sequence[bytes]) -> list[Event]:
+    """The events of several lines, in less than half the time; raises BadEvent where one of them is none, without saying which."""
+    try:
+        found = _list_adapter.validate_json(b"[" + b",".join(lines) + b"]")
+    except ValidationError as error:
+        raise BadEvent("a line is no event") from error
+    if len(found) != len(lines):
+        raise BadEvent("a line holds more than one event, or part of one")
+    return found
 
 
 def to_line(event: Event) -> str:

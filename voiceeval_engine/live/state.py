@@ -21,6 +21,35 @@ ENDED: frozenset[Status] = frozenset({"passed", "failed", "no verdict", "stalled
 JUDGE_SIGNALS = frozenset({"nl_assertion", "judge_passed"})
 SCORED: frozenset[Status] = ENDED - {"not run"}
 
+_RunEvent = (
+    events.RunStarted
+    | events.RunEnded
+    | events.Logged
+    | events.PairOut
+    | events.PairBack
+    | events.PairCame
+    | events.PairLeft
+    | events.Paused
+    | events.GoneOn
+    | events.Stopping
+)
+_ENDS = (events.AttemptStarted, events.AttemptDiscarded, events.ScenarioScored, events.ScenarioNotRun, events.Requeued)
+"""What an attempt that is over may still bring, or begins another one."""
+
+# What changed, made once: a journal of 100,000 events is folded while somebody waits.
+_NOTHING: frozenset[Area] = frozenset()
+_LOG: frozenset[Area] = frozenset({"log"})
+_RUN: frozenset[Area] = frozenset({"run"})
+_BEGINNING: frozenset[Area] = frozenset({"run", "queue"})
+_PAIR: frozenset[Area] = frozenset({"run", "trouble"})
+_ATTEMPT: frozenset[Area] = frozenset({"queue", "latency"})
+_STEP: frozenset[Area] = frozenset({"queue"})
+_SAID: frozenset[Area] = frozenset({"transcript"})
+_TURN: frozenset[Area] = frozenset({"queue", "transcript"})
+_MEASURED_TURN: frozenset[Area] = frozenset({"queue", "transcript", "latency"})
+_DISCARDED: frozenset[Area] = frozenset({"queue", "trouble", "latency"})
+_RESULT: frozenset[Area] = frozenset({"run", "queue", "trouble", "latency"})
+
 
 @dataclass(frozen=True)
 class Discarded:
@@ -115,20 +144,13 @@ class RunState:
 
     def apply(self, event: events.Event) -> frozenset[Area]:
         """Fold one event in; returns the areas that changed. Events of unknown scenarios or of attempts that are over change nothing."""
-        self.now = max(self.now, event.time)
-        if isinstance(event, events.RunStarted):
-            self._start(event)
-            return frozenset({"run", "queue"})
-        if isinstance(event, events.RunEnded):
-            self.ended = event
-            return frozenset({"run"})
-        if isinstance(event, events.Logged):
-            return frozenset({"log"})
+        if event.time > self.now:
+            self.now = event.time
         if not isinstance(event, events.AttemptEvent):
             return self._apply_to_run(event)
         scenario = self.scenarios.get(event.scenario)
         if scenario is None or _is_late(scenario, event):
-            return frozenset()
+            return _NOTHING
         if event.attempt > scenario.attempt and not isinstance(event, events.AttemptStarted):
             # Its beginning stood on a line that could not be read.
             scenario.status, scenario.attempt, scenario.turns, scenario.latencies = "talking", event.attempt, 0, []
@@ -221,38 +243,36 @@ class RunState:
         self.outages = {}
         self.pairs_from, self.left = event.pairs_from, set()
 
-    def _apply_to_run(
-        self,
-        event: events.PairOut
-        | events.PairBack
-        | events.PairCame
-        | events.PairLeft
-        | events.Paused
-        | events.GoneOn
-        | events.Stopping,
-    ) -> frozenset[Area]:
+    def _apply_to_run(self, event: _RunEvent) -> frozenset[Area]:
         match event:
+            case events.Logged():
+                return _LOG
+            case events.RunStarted():
+                self._start(event)
+                return _BEGINNING
+            case events.RunEnded():
+                self.ended = event
             case events.PairCame():
                 self._pair_came(event)
-                return frozenset({"run", "trouble"})
+                return _PAIR
             case events.PairLeft():
                 if 0 <= event.pair < len(self.pairs):
                     self.left.add(event.pair)
                 self.outages.pop(event.pair, None)
-                return frozenset({"run", "trouble"})
+                return _PAIR
             case events.PairOut():
                 self.outages[event.pair] = Outage(event.reason, event.since)
-                return frozenset({"run", "trouble"})
+                return _PAIR
             case events.PairBack():
                 self.outages.pop(event.pair, None)
-                return frozenset({"run", "trouble"})
+                return _PAIR
             case events.Paused():
                 self.paused = event.reason
             case events.GoneOn():
                 self.paused = None
             case events.Stopping():
                 self.stopping = event
-        return frozenset({"run"})
+        return _RUN
 
     def _pair_came(self, event: events.PairCame) -> None:
         """The next number or a known one; one beyond is told after a line that could not be read, and that pair is missing too."""
@@ -264,42 +284,42 @@ class RunState:
 
     def _apply_to(self, scenario: ScenarioState, event: events.AttemptEvent) -> frozenset[Area]:
         match event:
+            case events.TurnEnded():
+                scenario.turns += 1
+                if event.latency_ms is None:
+                    return _TURN
+                scenario.latencies.append(event.latency_ms)
+                return _MEASURED_TURN
+            case events.Words() | events.Speaking() | events.ToolCalled() | events.Interrupted():
+                return _SAID
             case events.AttemptStarted():
                 scenario.status, scenario.attempt, scenario.pair = "setting up", event.attempt, event.pair
                 scenario.reason = None
                 scenario.since, scenario.turns, scenario.latencies = event.time, 0, []
-                return frozenset({"queue", "latency"})
+                return _ATTEMPT
             case events.ConversationStarted():
                 scenario.status, scenario.since = "talking", event.time
-                return frozenset({"queue"})
-            case events.TurnEnded():
-                scenario.turns += 1
-                if event.latency_ms is None:
-                    return frozenset({"queue", "transcript"})
-                scenario.latencies.append(event.latency_ms)
-                return frozenset({"queue", "transcript", "latency"})
-            case events.Speaking() | events.Words() | events.ToolCalled() | events.Interrupted():
-                return frozenset({"transcript"})
+                return _STEP
             case events.ConversationEnded():
                 scenario.status, scenario.stop_reason = "scoring", event.stop_reason
-                return frozenset({"queue"})
+                return _STEP
             case events.AttemptDiscarded():
                 scenario.discarded.append(Discarded(event.attempt, event.reason, event.tokens, event.time))
                 scenario.status, scenario.turns, scenario.latencies = "retrying", 0, []
-                return frozenset({"queue", "trouble", "latency"})
+                return _DISCARDED
             case events.ScenarioNotRun():
                 scenario.status, scenario.reason, scenario.turns, scenario.latencies = "not run", event.reason, 0, []
-                return frozenset({"run", "queue", "trouble", "latency"})
+                return _RESULT
             case events.ScenarioScored():
                 self._score(scenario, event)
-                return frozenset({"run", "queue", "trouble", "latency"})
+                return _RESULT
             case events.Requeued():
                 scenario.status, scenario.turns, scenario.latencies = "queued", 0, []
                 scenario.pair, scenario.reason = None, event.reason
                 scenario.by_hand = scenario.by_hand or event.by_hand
-                return frozenset({"run", "queue", "trouble", "latency"})
+                return _RESULT
             case _:
-                return frozenset()
+                return _NOTHING
 
     @staticmethod
     def _score(scenario: ScenarioState, event: events.ScenarioScored) -> None:
@@ -325,14 +345,10 @@ def _is_late(scenario: ScenarioState, event: events.AttemptEvent) -> bool:
     """Whether an event belongs to an attempt that is over; what a discarded one may still bring is the scenario's end or its return."""
     if event.attempt < scenario.attempt:
         return True
-    if any(discarded.attempt == event.attempt for discarded in scenario.discarded):
+    if scenario.discarded and any(discarded.attempt == event.attempt for discarded in scenario.discarded):
         back = isinstance(event, events.ScenarioScored) and event.restored
         return not back and not isinstance(event, events.ScenarioNotRun | events.Requeued)
-    ends = isinstance(
-        event,
-        events.AttemptStarted | events.AttemptDiscarded | events.ScenarioScored | events.ScenarioNotRun | events.Requeued,
-    )
-    return scenario.status in ENDED and not ends
+    return scenario.status in ENDED and not isinstance(event, _ENDS)
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:

@@ -69,7 +69,7 @@ class Hand:
             return _refused("the queue is paused already")
         if self._backlog.over:
             return _refused("the queue has come to its end, no attempt is left to hold back")
-        self._backlog.hold(_HOLD, "by the operator")
+        self._backlog.hold(_HOLD, events.BY_OPERATOR)
         return self._did("the queue is paused; conversations that run go on")
 
     def _go_on(self) -> Reply:

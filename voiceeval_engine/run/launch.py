@@ -87,7 +87,9 @@ async def _run(
 ) -> bool:
     try:
         key = find_key(own)
-        runner = Runner(own, plan.catalog, plan.names, argv, listeners, judge_key=key, recorded=plan.options)
+        runner = Runner(
+            own, plan.catalog, plan.names, argv, listeners, judge_key=key, recorded=plan.options, unusable=plan.catalog.errors
+        )
     except (ResumeError, SessionHeld, KeyTrouble) as error:
         raise LaunchError(str(error)) from error
     except OSError as error:

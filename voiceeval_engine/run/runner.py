@@ -50,13 +50,18 @@ class Runner:
         *,
         judge_key: str | None = None,
         recorded: RunOptions | None = None,
+        unusable: Sequence[Exception] = (),
     ) -> None:
-        """`recorded` are the options as the user gave them, where the run's own differ (the demo's bots and judge)."""
+        """`recorded` are the options as the user gave them, where the run's own differ (the demo's bots and judge).
+
+        `unusable` tells of scenarios that could not be read; the run says so when it begins.
+        """
         self._options = options
         self._parsed_args = dict((recorded or options).parsed_args())
         self._scenarios = scenarios
         self._names = tuple(names)
         self._argv = tuple(argv)
+        self._unusable = tuple(unusable)
         self._judge_key = judge_key
         self._pairs = [Pair(number, *urls) for number, urls in enumerate(options.pairs)]
         self._stopping: asyncio.Event = asyncio.Event()
@@ -181,6 +186,8 @@ class Runner:
         )
         started_at = datetime.now().isoformat(timespec="seconds")
         invocation = Invocation(started_at, self._argv, self._parsed_args, self._names, resumed=options.resume is not None)
+        for problem in self._unusable:
+            self._log.warning("%s", problem)
         warning = append_invocation(self.session, invocation, self._secrets)
         if warning is not None:
             self._log.warning("%s", warning)

@@ -88,6 +88,9 @@ class RunScreen(OperatorScreen):
         self._asked: set[tuple[str, str]] = set()
         self._read_last: tuple[str, int] | None = None
         self._trouble = ""
+        self._wanted = asyncio.Event()
+        """Not set while the home screen is over this one: nobody looks, and its session is followed again once it is opened there."""
+        self._wanted.set()
 
     def compose(self) -> ComposeResult:
         """As Textual asks. Panes live as long as the screen."""
@@ -102,6 +105,10 @@ class RunScreen(OperatorScreen):
         self.view.tick(time.time())
         self._queue.focus()
         self._follow()
+
+    def on_screen_resume(self) -> None:
+        """On top again."""
+        self._wanted.set()
 
     def on_resize(self) -> None:
         """Panes find their places anew."""
@@ -154,6 +161,7 @@ class RunScreen(OperatorScreen):
                 changed.clear()
                 drawn = time.monotonic()
             await asyncio.sleep(_BREATH if behind else self._interval)
+            await self._wanted.wait()
 
     def _step(self, changed: set[Area]) -> bool:
         """One look at the source; returns whether there is more at once."""
@@ -296,4 +304,5 @@ class RunScreen(OperatorScreen):
 
     def do_home(self) -> None:
         """The app has the home screen."""
+        self._wanted.clear()
         self.post_message(self.HomeWanted(self._source.session.absolute().parent))

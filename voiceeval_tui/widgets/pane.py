@@ -20,7 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from voiceeval_tui.cells import drawable, isolated, width
+from voiceeval_tui.cells import drawable, fit, isolated, width, wrap
 from voiceeval_tui.themes import Palette, StyleName
 from voiceeval_tui.view import Area, View
 
@@ -28,6 +28,9 @@ Span = tuple[str, StyleName]
 """Text and what it is; the text is made safe when it is drawn."""
 Row = tuple[Span, ...]
 """One line. What is longer than the pane is cut, what is shorter filled."""
+
+_FOOT_LINES = 3
+"""Below a list with rows that are cut."""
 
 
 class HasPalette(Protocol):
@@ -73,6 +76,8 @@ class Pane(ScrollView, can_focus=True):
         self._rows: Sequence[Row] = ()
         self._drawn: dict[int, Row] = {}
         self._stale = True
+        self._lowest = 0
+        """How far it could be scrolled when it was last drawn, whatever its height is now."""
         self._title: str | None = None
         self._problem: str | None = None
 
@@ -88,7 +93,7 @@ class Pane(ScrollView, can_focus=True):
         """Draw what changed. A pane that is not displayed keeps in mind that it is behind."""
         self.view = view
         self._stale = self._stale or not self.AREAS.isdisjoint(areas)
-        if self._stale and self.display and self.size.width > 0:
+        if self._stale and self.display and self.size.area > 0:
             self._update()
 
     def redraw(self) -> None:
@@ -127,13 +132,14 @@ class Pane(ScrollView, can_focus=True):
 
     def _update(self) -> None:
         self._stale = False
-        at_end = self.scroll_offset.y >= self.max_scroll_y
+        at_end = self.scroll_offset.y >= self._lowest
         cells = self.row_width
         self._collect_all()
         if self.row_width != cells:  # the scroll bar came or went: rows are made for the cells beside it
             self._collect_all()
         if self.FOLLOWS and at_end and self.scroll_offset.y != self.max_scroll_y:
-            self.scroll_to(y=self.max_scroll_y, animate=False)
+            self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True)
+        self._lowest = self.max_scroll_y
         self._refresh_changed()
 
     def _collect_all(self) -> None:
@@ -219,6 +225,12 @@ class ListPane(Pane):
         """The key of the chosen row; it stays chosen wherever the row goes."""
         self._places: dict[str, int] = {}
         self._place = 0
+        self._foot = 0
+
+    @property
+    def list_height(self) -> int:
+        """The lines that rows have."""
+        return self.scrollable_content_region.height - self._foot
 
     def items(self, view: View) -> Sequence[str]:
         """The keys of all rows in order, each once."""
@@ -232,6 +244,14 @@ class ListPane(Pane):
         """The scenario that a row is about; choosing the row shows it. None where rows are about something else."""
         return None
 
+    def whole(self, view: View, key: str) -> str:
+        """What a row says where it has no room for all of it: the chosen one's stands below the rows, wrapped."""
+        return ""
+
+    def room(self, width: int) -> int:
+        """The cells that a row of `width` has for what `whole` gives."""
+        return width
+
     def collect(self) -> int:
         """As `Pane`."""
         self.keys = self.items(self.view)
@@ -241,7 +261,11 @@ class ListPane(Pane):
             self.cursor = self.keys[self._place] if self.keys else None
         else:
             self._place = self._places[self.cursor]
-        return len(self.keys)
+        room = self.room(self.row_width)
+        has_room = self.size.height >= 3 * _FOOT_LINES
+        cut = has_room and any(width(drawable(self.whole(self.view, key))) > room for key in self.keys)
+        self._foot = _FOOT_LINES if cut else 0
+        return len(self.keys) + self._foot
 
     def row_at(self, index: int) -> Row:
         """As `Pane`."""
@@ -255,12 +279,21 @@ class ListPane(Pane):
         rest = self.row_width - sum(width(drawable(text)) for text, _ in row)
         return (*((text, style) for text, _ in row), (" " * rest, style))
 
+    def _row(self, index: int) -> Row:
+        """As `Pane`; the foot is not scrolled."""
+        line = index - self.scroll_offset.y - self.list_height
+        if not self._foot or line < 0:
+            return super()._row(index)
+        words = self.whole(self.view, self.cursor) if self.cursor is not None else ""
+        parts = wrap(words, self.row_width - 2, _FOOT_LINES)
+        return ((f" {fit(parts[line] if line < len(parts) else '', self.row_width - 1)}", "cursor-idle"),)
+
     def choose(self, key: str, *, opened: bool = False, tell: bool = True) -> None:
         """Put the cursor on a key and bring it into sight; `tell` sends `Chosen`."""
         if key not in self._places:
             return
         self.cursor, self._place = key, self._places[key]
-        height, top = self.scrollable_content_region.height, self.scroll_offset.y
+        height, top = self.list_height, self.scroll_offset.y
         if self._place < top:
             self.scroll_to(y=self._place, animate=False)
         elif height and self._place >= top + height:
@@ -276,7 +309,7 @@ class ListPane(Pane):
 
     def action_page(self, by: int) -> None:
         """Move the cursor by a pane's height."""
-        self.action_move(by * max(1, self.scrollable_content_region.height - 1))
+        self.action_move(by * max(1, self.list_height - 1))
 
     def action_end(self, by: int) -> None:
         """Move the cursor to the first (-1) or last (1) row."""
@@ -289,8 +322,9 @@ class ListPane(Pane):
 
     def on_click(self, event: events.Click) -> None:
         """Choose the row that was clicked; a second click opens it."""
-        index = event.get_content_offset_capture(self).y + self.scroll_offset.y
-        if 0 <= index < len(self.keys):
+        line = event.get_content_offset_capture(self).y
+        index = line + self.scroll_offset.y
+        if 0 <= index < len(self.keys) and line < self.list_height:
             self.choose(self.keys[index], opened=event.chain > 1)
 
     def watch_has_focus(self, has_focus: bool) -> None:

@@ -46,10 +46,9 @@ class PlanPane(ListPane):
 
     def collect(self) -> int:
         """As `Pane`."""
-        count = super().collect()
         longest = max(map(len, self._scenarios), default=0)
         self._name_cells = max(12, min(longest, _NAME, self.row_width // 2 - _KIND))
-        return count
+        return super().collect()
 
     def items(self, view: View) -> Sequence[str]:
         """As `ListPane`."""
@@ -59,14 +58,21 @@ class PlanPane(ListPane):
         """As `ListPane`."""
         each = self._scenarios[key]
         kind, style = _KINDS[each.state]
-        reason = each.reason
-        if each.auto_retry_count:
-            reason = "; ".join(filter(None, (reason, f"already auto-retried {each.auto_retry_count}x in-run")))
         return (
             (f" {fit(kind, _KIND)}", style),
             (fit(key, self._name_cells), "strong" if each.state != "completed" else "dim"),
-            (f"  {reason}", "text" if each.state != "completed" else "dim"),
+            (f"  {fit(self.whole(view, key), self.room(width))}", "text" if each.state != "completed" else "dim"),
         )
+
+    def whole(self, view: View, key: str) -> str:
+        """As `ListPane`: the reason."""
+        each = self._scenarios[key]
+        again = f"already auto-retried {each.auto_retry_count}x in-run" if each.auto_retry_count else ""
+        return "; ".join(filter(None, (each.reason, again)))
+
+    def room(self, width: int) -> int:
+        """As `ListPane`."""
+        return max(0, width - 1 - _KIND - self._name_cells - 2)
 
 
 class PlanHeader(Pane, can_focus=False):

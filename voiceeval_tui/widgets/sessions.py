@@ -17,7 +17,7 @@ from voiceeval_tui.widgets.pane import ListPane, Pane, Row
 
 MARKS: dict[State, tuple[str, StyleName]] = {"running": ("▶", "accent"), "finished": ("✓", "ok"), "stopped": ("!", "warn")}
 
-_WHEN, _DONE, _RATE, _INTERVAL, _STATE = 17, 10, 14, 23, 22
+_WHEN, _DONE, _RATE, _INTERVAL, _STATE = 20, 10, 14, 23, 20
 _DOMAIN = 40
 """Cells of a domain at most; a state that says more has the rest."""
 _WIDE = 100
@@ -84,7 +84,7 @@ class SessionsPane(ListPane):
         """As `ListPane`."""
         found = self._found[key]
         mark, style = MARKS[found.state]
-        when = found.started.strftime("%Y-%m-%d %H:%M") if found.started is not None else found.name
+        when = found.started.strftime("%Y-%m-%d %H:%M:%S") if found.started is not None else found.name
         told = found.trouble or f"{found.state}{' demo' if found.demo else ''}{', by another harness' if found.foreign else ''}"
         wide, domain = _columns(width)
         success = "…" if found.n is None else rate(found.k or 0, found.n, interval=wide)

@@ -47,14 +47,24 @@ class TroublePane(ListPane):
             self.cursor, self._place = None, 0
             self.scroll_to(y=0, animate=False, immediate=True)
         count = super().collect()
-        longest = max((len(each.scenario) for each in self._troubles.values() if each.scenario), default=0)
-        self._names = min(longest, max(_LEAST_NAME, self.row_width // _NAME_SHARE))
+        if not self.has_focus:
+            self._foot, count = 0, len(self.keys)
         return max(1, min(count, self.size.height) if self._is_strip else count)
 
     def items(self, view: View) -> Sequence[str]:
         """As `ListPane`."""
         self._troubles = {each.key: each for each in troubles(view)}
+        longest = max((len(each.scenario) for each in self._troubles.values() if each.scenario), default=0)
+        self._names = min(longest, max(_LEAST_NAME, self.row_width // _NAME_SHARE))
         return list(self._troubles)
+
+    def whole(self, view: View, key: str) -> str:
+        """As `ListPane`: what is wrong."""
+        return self._troubles[key].words
+
+    def room(self, width: int) -> int:
+        """As `ListPane`."""
+        return max(0, width - 2 - (self._names + 2 if self._names else 0))
 
     def row_at(self, index: int) -> Row:
         """As `ListPane`; the last line of a strip tells of the rest."""
