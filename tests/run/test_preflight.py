@@ -60,6 +60,21 @@ def test_every_bot_of_every_pair_is_asked(tmp_path: Path, monkeypatch: pytest.Mo
     assert not all_good
 
 
+def test_the_bots_that_a_file_names_are_asked_and_its_bad_lines_told(tmp_path: Path) -> None:
+    file = tmp_path / "pairs"
+    agent, user = HostileBot(), HostileBot()
+    with serving(agent, user):
+        file.write_text(f"# two bots\n{agent.url} {user.url}\nnonsense\n")
+        found, good = check(bots=True, pairs_from=file, output_dir=tmp_path)
+    assert not good
+    assert [(each["where"], each["good"]) for each in found["agent"] + found["user"]] == [(agent.url, True), (user.url, True)]
+    assert [each["found"].partition(":")[0] for each in found["pairs"]] == ["line 3"]
+    file.write_text("")
+    assert [each["found"] for each in check(bots=True, pairs_from=file, output_dir=tmp_path)[0]["pairs"]] == [
+        "names no pair of bots now"
+    ]
+
+
 def test_the_judge_gives_a_verdict_and_its_key_stays_a_secret(tmp_path: Path) -> None:
     with WatchedJudge() as judge, WatchedJudge(refuses=True) as refusing:
         fine, good = check(judge_url=judge.url, output_dir=tmp_path)
