@@ -50,7 +50,7 @@ class PlainOutput:
                 if event.pairs_from and not event.pairs:
                     self._line(event.time, f"{self._paint('warning', 'no pairs')} {safe(event.pairs_from)} names none yet")
             case events.AttemptStarted():
-                where = f" on pair {event.pair + 1}" if len(self.state.pairs) > 1 else ""
+                where = f" on pair {event.pair + 1}" if len(self.state.pairs) > 1 or self.state.pairs_from else ""
                 again = f", attempt {event.attempt}" if event.attempt > 1 else ""
                 self._line(event.time, f"start    {event.number}/{len(self.state.scenarios)} {safe(event.scenario)}{where}{again}")
             case events.AttemptDiscarded() if event.retry_in is not None:
