@@ -35,7 +35,9 @@ RESTS = 15
 REST_EVERY = 60.0
 """s at least between two rests, of which there are no more than RESTS."""
 RESTED = 7.0
-"""s without anything to do after which what is held is looked at; the judge's idle connection lives 5 s."""
+"""s without anything to do after which what is held is looked at."""
+BOUNDS = {"threads": 0, "tasks": 0, "sockets": 4, "files": 0}
+"""How many more there may be at the end: the judge's idle connections, one for each call at once, are closed at the next call."""
 WARM = 50
 """Scenarios after which the engine has everything it ever starts: the worker process comes with 256 KB of results."""
 BOUND_KB_PER_SCENARIO = 20.0
@@ -194,7 +196,7 @@ def _figures(command: str, rests: list[Rest], wrong: int) -> list[Figure]:
     return [
         Figure(command, f"memory at rest, {since}", more("rss_mb"), "MB", digits=1),
         Figure(command, "the same for each scenario that ended", slope, "kB", BOUND_KB_PER_SCENARIO, 1),
-        *(Figure(command, f"{what} at rest, {since}", more(what), "", 0, 0) for what in ("threads", "tasks", "sockets", "files")),
+        *(Figure(command, f"{what} at rest, {since}", more(what), "", bound, 0) for what, bound in BOUNDS.items()),
         Figure(command, f"of {late.done} scenarios and more lost, or wrong otherwise", wrong, "", 0, 0),
     ]
 
