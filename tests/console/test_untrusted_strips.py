@@ -22,7 +22,7 @@ from voiceeval_tui.details import read_details
 from voiceeval_tui.resuming import ResumePlan
 from voiceeval_tui.screens.pick import PickScreen
 from voiceeval_tui.screens.run import PANES
-from voiceeval_tui.starting import BotCheck, Checked, Listed
+from voiceeval_tui.starting import Checked, Finding, Listed
 from voiceeval_tui.view import ALL_AREAS, Link, View
 from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.header import Header
@@ -103,7 +103,8 @@ async def _draw_every_pane(bad: str) -> None:
         view.tick(START + 60)
         view.set_link(Link("alive"))
         facts.put(
-            ResumePlan(Path(bad.replace("\0", "")), 2, obstacle=bad), Checked((BotCheck("agent", bad, bad),), bad, bad, False)
+            ResumePlan(Path(bad.replace("\0", "")), 2, obstacle=bad),
+            Checked((Finding("agent", bad, False, bad, bad), Finding("judge", bad, True, bad)), False),
         )
         with TemporaryDirectory() as folder:
             session = put_session(Path(folder), 60, ["x"], 1)
