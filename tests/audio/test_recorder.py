@@ -14,6 +14,8 @@ from voiceeval_engine.audio import recorder as recorder_module
 from voiceeval_engine.audio.recorder import Recorder
 
 RATE, CHUNK = 16_000, 256
+EVERY = 250
+"""Ticks in four seconds."""
 
 
 @pytest.fixture
@@ -49,20 +51,36 @@ async def test_left_is_what_the_agent_was_sent_and_right_what_the_user_was(tmp_p
     assert path.stat().st_size == 44 + samples.nbytes
 
 
-async def test_the_file_is_valid_at_any_moment_and_grows_once_a_second(tmp_path: Path, pool: Any) -> None:
+async def test_the_file_is_valid_at_any_moment_and_grows_every_four_seconds(tmp_path: Path, pool: Any) -> None:
     path = tmp_path / "r.wav"
     recorder = Recorder(path, RATE, 0.016, pool)
     assert read(path).size == 0
     lengths = []
-    for index in range(63 * 4):
+    for index in range(EVERY * 4):
         recorder.add(chunk(index), chunk(1))
         if recorder._writing is not None:
             await recorder._writing
         lengths.append(len(read(path)) // CHUNK)
-        assert len(recorder._left) < 64
-    assert sorted(set(lengths)) == [0, 62, 124, 186, 248]
+        assert len(recorder._left) < EVERY
+    before, first, *later = sorted(set(lengths))
+    assert before == 0
+    assert 1 <= first <= EVERY
+    assert later == [first + EVERY * times for times in range(1, len(later) + 1)]
     await recorder.close()
-    assert len(read(path)) == 63 * 4 * CHUNK
+    assert len(read(path)) == EVERY * 4 * CHUNK
+
+
+async def test_recordings_that_begin_together_are_not_written_at_the_same_moment(tmp_path: Path, pool: Any) -> None:
+    recorders = [Recorder(tmp_path / f"{number}.wav", RATE, 0.016, pool) for number in range(50)]
+    together = [0] * EVERY
+    for tick in range(EVERY):
+        for recorder in recorders:
+            recorder.add(chunk(tick), chunk(1))
+            together[tick] += not recorder._left
+    for recorder in recorders:
+        await recorder.close()
+    assert sum(together) >= 50
+    assert max(together) < 10
 
 
 async def test_the_header_never_promises_more_than_is_there_while_a_thread_writes(tmp_path: Path, pool: Any) -> None:
@@ -91,7 +109,7 @@ async def test_nothing_recorded_is_an_empty_recording(tmp_path: Path, pool: Any)
 class FullDisk(io.FileIO):
     """A file that takes `room` bytes and no more."""
 
-    room = 100_000
+    room = 44 + (EVERY + 20) * CHUNK * 4
 
     def write(self, data: Any) -> int:
         if self.tell() + len(data) > self.room:
@@ -105,14 +123,17 @@ async def test_an_error_of_the_disk_is_raised_at_the_end_and_what_was_written_st
     monkeypatch.setattr(Path, "open", lambda self, mode: FullDisk(self, "w"))
     path = tmp_path / "r.wav"
     recorder = Recorder(path, RATE, 0.016, pool)
-    for index in range(300):
+    written = 0
+    for index in range(EVERY * 4):
         recorder.add(chunk(index), chunk(1))
         if recorder._writing is not None:
             await recorder._writing
-        assert len(recorder._left) < 64
+        written = max(written, len(read(path)) // CHUNK)
+        assert len(recorder._left) < EVERY
     with pytest.raises(OSError, match="No space left"):
         await recorder.close()
-    assert len(read(path)) == 62 * CHUNK
+    assert len(read(path)) == written * CHUNK
+    assert 0 < written <= EVERY + 20
     assert recorder._file.closed
 
 

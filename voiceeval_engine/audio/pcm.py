@@ -37,7 +37,7 @@ def loud_samples(samples: Samples) -> bytes:
     Audio is measured once a tick and numpy is slow to wake up: what a tick needs is found out when a frame arrives, and a tick cuts
     and searches bytes.
     """
-    return ((samples > SPEECH_PEAK) | (samples < -SPEECH_PEAK)).tobytes()
+    return (np.abs(samples).view(np.uint16) > SPEECH_PEAK).tobytes()  # unsigned: -32768 has no positive in 16 bit
 
 
 def is_loud(samples: Samples) -> bool:

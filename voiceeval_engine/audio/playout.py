@@ -74,6 +74,8 @@ class Playout(Generic[Event]):
         self._in_rate = rate
         self._stream_base = 0
         self._stream_in = 0
+        self._end = 0
+        """The position at which the next received sample will come out."""
         self._playing = False
         self._waiting_since = 0.0
         self._last_push = float("-inf")
@@ -89,6 +91,11 @@ class Playout(Generic[Event]):
     def position(self) -> int:
         """The stream position of the next sample to be handed out."""
         return self._popped
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to hand out, neither sound nor event, and nothing on its way through the resampler."""
+        return not (self._playing or self._blocks or self._stream_in or self._events)
 
     @property
     def holds_speech(self) -> bool:
@@ -128,22 +135,22 @@ class Playout(Generic[Event]):
         burst = self._skipped > _BURST_SPEED * (now - self._skipped_since)
         heard = max(now, self._heard_until + (self._skipped if burst else 0.0))
         self._heard_until, self._skipped = heard + seconds, 0.0
-        place = self._expected()
-        if place == self._popped:
+        if self._end == self._popped:
             self._waiting_since = now
-        self._marks.append(_Mark(place, now, heard))
+        self._marks.append(_Mark(self._end, now, heard))
         self._stream_in += samples.size
+        self._end = self._stream_base + round(self._stream_in * self._rate / rate)
         self._last_push, self._last_seconds = now, seconds
         self._append(samples if self._stream is None else self._stream.resample_chunk(samples))
         if not self._held_back and self._stream is not None and self._pushed > self._stream_base:
-            self._held_back = min(self._expected() - self._stream_base, round(_HELD_BACK_SECONDS * self._rate))
+            self._held_back = min(self._end - self._stream_base, round(_HELD_BACK_SECONDS * self._rate))
         if loud:
-            self._loud_until = self._expected()
+            self._loud_until = self._end
         return loud
 
     def push_event(self, event: Event) -> None:
         """Put an event behind all audio received so far."""
-        self._events.append((self._expected(), event))
+        self._events.append((self._end, event))
 
     def pop(self, now: float) -> Chunk | None:
         """The next chunk, padded with silence where the sound ends; None where there is nothing to play."""
@@ -157,7 +164,7 @@ class Playout(Generic[Event]):
             return None
         if not self._playing:
             depth = self._depth + self._held_back
-            if self._expected() - self._popped < depth and now - self._waiting_since < depth / self._rate:
+            if self._end - self._popped < depth and now - self._waiting_since < depth / self._rate:
                 return None
             self._playing = True
         if buffered < self._chunk and self._pushed > self._stream_base:
@@ -200,10 +207,6 @@ class Playout(Generic[Event]):
             mark = later
         return Origin(mark.arrived, max(mark.arrived, mark.heard + (position - mark.position) / self._rate))
 
-    def _expected(self) -> int:
-        """The position at which the next received sample will come out."""
-        return self._stream_base + round(self._stream_in * self._rate / self._in_rate)
-
     def _append(self, samples: Samples) -> None:
         if samples.size:
             self._blocks.append(Chunk(samples.tobytes(), loud_samples(samples)))
@@ -218,7 +221,7 @@ class Playout(Generic[Event]):
     def _restart_stream(self) -> None:
         if self._stream is not None:
             self._stream.clear()
-        self._stream_base = self._pushed
+        self._stream_base = self._end = self._pushed
         self._stream_in = 0
 
     def _take(self) -> Chunk:

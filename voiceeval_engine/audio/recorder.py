@@ -1,12 +1,15 @@
 """The stereo recording, written as it happens: left is what the agent was sent, right what the user was sent.
 
-Ticks hand over bytes; once a second a thread appends them to the file and then brings the header up to date, so the file is a valid
-WAV at any moment and memory does not grow. May import the standard library and numpy. Rule: wire page, "Audio path".
+Ticks hand over bytes; every four seconds a thread appends them to the file and then brings the header up to date, so the file is a
+valid WAV at any moment and memory does not grow. Conversations that begin together write at different moments. May import the standard
+library and numpy. Rule: wire page, "Audio path".
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import struct
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -15,6 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+FLUSH_SECONDS = 4.0
 _HEADER_BYTES = 44
 _MAX_DATA_BYTES = (2**32 - 1 - _HEADER_BYTES) // 4 * 4
 
@@ -33,7 +37,8 @@ class Recorder:
         self._executor = executor
         self._left: list[bytes] = []
         self._right: list[bytes] = []
-        self._flush_at = max(1, round(1.0 / chunk_seconds))
+        self._flush_every = max(1, round(FLUSH_SECONDS / chunk_seconds))
+        self._flush_at = random.randint(1, self._flush_every)
         self._data_bytes = 0
         self._error: OSError | None = None
         self._writing: asyncio.Future[None] | None = None
@@ -51,6 +56,7 @@ class Recorder:
         self._left.append(to_agent)
         self._right.append(to_user)
         if len(self._left) >= self._flush_at and (self._writing is None or self._writing.done()):
+            self._flush_at = self._flush_every
             self._start_writing()
 
     async def close(self) -> None:
@@ -75,12 +81,9 @@ class Recorder:
         channels = [np.frombuffer(b"".join(parts), dtype="<i2") for parts in (left, right)]
         data = np.stack(channels, axis=1).tobytes()[: _MAX_DATA_BYTES - self._data_bytes]
         try:
-            self._file.seek(_HEADER_BYTES + self._data_bytes)
             self._file.write(data)
             self._file.flush()
             self._data_bytes += len(data)
-            self._file.seek(0)
-            self._file.write(_header(self._rate, self._data_bytes))
-            self._file.flush()
+            os.pwrite(self._file.fileno(), _header(self._rate, self._data_bytes), 0)
         except OSError as error:
             self._error = error

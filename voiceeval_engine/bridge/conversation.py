@@ -180,9 +180,9 @@ class Conversation:
         return True
 
     def on_audio(self, side: Side, frame: AudioFrame) -> None:
-        lane = self._lanes[side]
+        lane, now = self._lanes[side], time.monotonic()
         try:
-            loud = lane.receive(frame, time.monotonic())
+            loud = lane.receive(frame, now)
         except UnusableAudio as error:
             self._links[side].trouble(str(error))
             return
@@ -190,7 +190,7 @@ class Conversation:
             self._log.warning("%s bot %s", side, lane.format_note)
             lane.format_note = None
         if loud:
-            self._ending.activity(time.monotonic())
+            self._ending.activity(now)
 
     def on_message(self, side: Side, message: rtvi.Message) -> None:
         now = self._now()

@@ -84,6 +84,8 @@ class Lane:
 
         `sent` is the moment on the conversation's clock, `zero` that clock's zero on the loop's.
         """
+        if self._playout.is_idle and not self._metered and self._noise is None:
+            return self._silent_frame, self._silence, False
         for event in self._playout.due():
             self._tell(event)
         position = self._playout.position

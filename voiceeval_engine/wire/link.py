@@ -12,20 +12,17 @@ import itertools
 import logging
 import ssl
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.connection import broadcast
 from websockets.exceptions import ConnectionClosed, InvalidURI, WebSocketException
-from websockets.frames import Frame, Opcode
-from websockets.protocol import State
 
 from voiceeval_engine import __version__
 from voiceeval_engine.offload import INLINE_BYTES
 from voiceeval_engine.wire import frames, rtvi
-from voiceeval_engine.wire.masking import binary_frame
+from voiceeval_engine.wire.connection import AudioConnection
 
 MAX_MESSAGE_BYTES = 64 * 2**20
 CONNECT_DELAYS = (1.0, 2.0, 4.0, 8.0)
@@ -35,11 +32,8 @@ REQUEST_TIMEOUT = 15.0
 CLOSE_TIMEOUT = 2.0
 MAX_QUEUED_SECONDS = 2.0
 MAX_QUEUED_MESSAGES = 1024
-_WRITE_BUFFER_BYTES = 32 * 1024
 _BUSY_CODE = 1013
 _MAX_LOGGED_TROUBLES = 20
-_BINARY, _TEXT = Opcode.BINARY, Opcode.TEXT
-_OPEN = State.OPEN
 _TAKES_PROXY = "proxy" in inspect.signature(connect.__init__).parameters
 """websockets before 15 knows no proxy, so there is none to switch off for loopback."""
 
@@ -86,28 +80,6 @@ class _Pending:
     reply: asyncio.Future[Any]
 
 
-class _Connection(ClientConnection):
-    """Gives a whole binary message to `take` as it comes in: the queue and the wake-up behind `recv` cost as much as reading it.
-
-    All else (text, fragments), and what comes while that is unread, is left to `recv`. So would be everything if a later websockets
-    no longer called `process_event`.
-    """
-
-    take: Callable[[bytes], None] | None = None
-    unread = 0
-    """Messages left to `recv`, which whoever calls it counts down."""
-
-    def process_event(self, event: Any) -> None:
-        if isinstance(event, Frame):
-            opcode = event.opcode
-            if opcode is _BINARY and event.fin and not self.unread and self.take is not None:
-                self.take(bytes(event.data))
-                return
-            if opcode is _BINARY or opcode is _TEXT:
-                self.unread += 1
-        super().process_event(event)
-
-
 class BotLink:
     """One connection to one bot. Use `open`, then requests and audio, then `close` on every path.
 
@@ -122,7 +94,7 @@ class BotLink:
         """Whether the bot closed a connection because it talks to somebody else."""
         self._log = log
         self._listener = listener
-        self._ws: _Connection | None = None
+        self._ws: AudioConnection | None = None
         self._reader: asyncio.Task[None] | None = None
         self._ids = itertools.count(1)
         self._pending: dict[str, _Pending] = {}
@@ -183,12 +155,12 @@ class BotLink:
         if ws is None:
             return
         backlog = self._backlog
-        if not backlog and ws.transport.get_write_buffer_size() < _WRITE_BUFFER_BYTES:
-            _put(ws, frame)
+        if not backlog and not ws.full:
+            ws.send_whole(frame)
             return
         backlog.append(frame)
-        while backlog and ws.transport.get_write_buffer_size() < _WRITE_BUFFER_BYTES:
-            _put(ws, backlog.popleft())
+        while backlog and not ws.full:
+            ws.send_whole(backlog.popleft())
         if len(backlog) > self._max_backlog:
             backlog.popleft()
             self.dropped_frames += 1
@@ -211,7 +183,7 @@ class BotLink:
         self._ready = loop.create_future()
         ws = await connect(
             self.url,
-            create_connection=_Connection,
+            create_connection=AudioConnection,
             compression=None,
             open_timeout=OPEN_TIMEOUT,
             ping_timeout=None,
@@ -220,7 +192,7 @@ class BotLink:
             max_queue=MAX_QUEUED_MESSAGES,
             **_proxy_option(self.url),
         )
-        self._ws = cast(_Connection, ws)
+        self._ws = cast(AudioConnection, ws)
         self._ws.take = self._take
         self._reader = loop.create_task(self._read(self._ws), name=f"read {self.bot} bot")
         self._send(rtvi.client_ready(self._next_id(), __version__))
@@ -251,7 +223,7 @@ class BotLink:
     def _next_id(self) -> str:
         return f"{self.bot}-{next(self._ids)}"
 
-    async def _read(self, ws: _Connection) -> None:
+    async def _read(self, ws: AudioConnection) -> None:
         sentence = "the connection ended"
         try:
             async for data in ws:
@@ -384,12 +356,6 @@ def _close_sentence(ws: ClientConnection) -> str:
     if code in (None, 1006):
         return "the connection was lost without a closing handshake"
     return f"the bot closed the connection ({code}{' ' + reason if reason else ''})"
-
-
-def _put(ws: _Connection, frame: bytes) -> None:
-    """Send one whole message; to a connection that is ending, nothing."""
-    if ws.protocol.state is _OPEN and not ws.transport.is_closing():
-        ws.transport.write(binary_frame(frame))
 
 
 def _sentence(error: BaseException, url: str) -> str:

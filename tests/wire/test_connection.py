@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from voiceeval_engine.wire.connection import binary_frame
 from websockets.frames import Opcode
 from websockets.protocol import SERVER, Protocol
-
-from voiceeval_engine.wire.masking import binary_frame
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 125, 126, 531, 65_535, 65_536, 70_001])
