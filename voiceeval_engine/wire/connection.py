@@ -73,7 +73,7 @@ class AudioConnection(ClientConnection):
                 self._held, size = data[at:], at
                 break
             begin, end = place
-            if data[at] == _FIN_BINARY and end <= size and not self._fragmented:
+            if data[at] == _FIN_BINARY and data[at + 1] < _MASKED and end <= size and not self._fragmented:
                 if passed < at:
                     super().data_received(data[passed:at])
                     passed = at
