@@ -139,6 +139,25 @@ def test_what_comes_in_one_piece_with_the_opening_is_not_lost(cuts: list[int]) -
     assert asyncio.run(case()) == [b"one", b"two"]
 
 
+@pytest.mark.parametrize("body", [b"", b"x", b"abc", b"\x82\x05", b"\x82\x01x\x82", b"\x82\x7f\x00"])
+@given(cuts=st.lists(st.integers(0, 400), max_size=4))
+def test_a_refusal_is_read_to_its_end_whatever_its_body(body: bytes, cuts: list[int]) -> None:
+    response = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+    async def case() -> None:
+        client, _ = _opened()
+        connection = AudioConnection(client, ping_interval=None)
+        connection.connection_made(_Transport())
+        for piece in _pieces(response, cuts):
+            connection.data_received(piece)
+        assert connection.response_rcvd.done()
+        assert client.handshake_exc is not None
+        assert connection.response is not None
+        assert connection.response.body == body
+
+    asyncio.run(case())
+
+
 HOSTILE = {
     "masked": bytes((0x82, 0x81)) + b"keyx",
     "reserved bits": bytes((0xC2, 1)) + b"x",

@@ -25,7 +25,8 @@ _POOL_BYTES = 4096
 _FIN, _FIN_BINARY, _MASKED = 0x80, 0x82, 0x80
 _FIRST_CONTROL_OPCODE = 8
 _TWO_BYTES, _EIGHT_BYTES = 126, 127
-_HEAD_END = b"\r\n\r\n"
+_SWITCHING, _HEAD_END = b"HTTP/1.1 101 ", b"\r\n\r\n"
+_NEVER = 2**62
 _BINARY, _TEXT = Opcode.BINARY, Opcode.TEXT
 _OPEN = State.OPEN
 
@@ -107,8 +108,9 @@ class AudioConnection(ClientConnection):
         end = self._opening.find(_HEAD_END)
         if end < 0:
             return len(data)
+        place = end + len(_HEAD_END) - before if self._opening.startswith(_SWITCHING) else _NEVER
         self._opening = None
-        return end + len(_HEAD_END) - before
+        return place
 
 
 def binary_frame(payload: bytes) -> bytes:
