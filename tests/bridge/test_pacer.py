@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
-from voiceeval_engine.bridge.pacer import Pacer
+from voiceeval_engine.bridge.pacer import BEAT_MEMBERS, Pacer
 
 PERIOD = 0.016
 
@@ -80,7 +82,7 @@ def test_after_a_stall_the_missed_ticks_are_left_out_and_the_grid_is_kept(loop: 
     assert len(targets) == int(0.1 / PERIOD) + 1 + int(1.0 / PERIOD) - int(0.5 / PERIOD)
 
 
-def test_one_timer_serves_all_members(loop: ManualLoop) -> None:
+def test_one_timer_serves_a_handful_of_members(loop: ManualLoop) -> None:
     pacer, counts = Pacer(PERIOD), [0, 0, 0]
 
     def member(index: int) -> Callable[[float], None]:
@@ -117,7 +119,40 @@ def test_the_timer_ends_with_the_last_member_and_begins_with_the_next(loop: Manu
     loop.advance(1007.0001)
     pacer.join(member)
     loop.advance(1007.1)
-    assert ticks[before] == pytest.approx(1007.0001 + PERIOD)
+    assert 1007.0001 < ticks[before] <= 1007.0001 + PERIOD
+    assert round((ticks[before] - 1000) / PERIOD, 6).is_integer()
+
+
+def test_many_members_are_spread_over_the_period_and_each_ticks_once_in_it(loop: ManualLoop) -> None:
+    pacer, moments = Pacer(PERIOD), [[] for _ in range(100)]
+    for ticks in moments:
+        pacer.join(lambda target, ticks=ticks: ticks.append((loop.now, target)))
+    loop.advance(1001.0)
+    assert all(target == pytest.approx(now) for ticks in moments for now, target in ticks)
+    assert all(len(ticks) in (61, 62, 63) for ticks in moments)
+    assert all(later - now == pytest.approx(PERIOD) for ticks in moments for (now, _), (later, _) in pairwise(ticks))
+    together = Counter(round(ticks[30][0] % PERIOD, 5) for ticks in moments)
+    assert max(together.values()) == BEAT_MEMBERS
+    places = sorted(together)
+    assert max(later - place for place, later in pairwise(places)) <= PERIOD / 4 + 1e-5
+
+
+def test_places_that_became_free_are_taken_before_a_new_beat_begins(loop: ManualLoop) -> None:
+    pacer = Pacer(PERIOD)
+    members = [lambda target, number=number: None for number in range(BEAT_MEMBERS)]
+    for _ in range(5):
+        for member in members:
+            pacer.join(member)
+        loop.advance(loop.now + 0.1)
+        assert len(loop.timers) == 1
+        for member in members[::2]:
+            pacer.leave(member)
+        for member in members[::2]:
+            pacer.join(member)
+        for member in members:
+            pacer.leave(member)
+        loop.advance(loop.now + 0.1)
+        assert loop.timers == []
 
 
 def test_a_member_may_leave_inside_its_tick(loop: ManualLoop) -> None:

@@ -1,7 +1,8 @@
-"""One clock tick for all conversations of a run: one wake-up serves every pair, which is what makes many pairs cheap.
+"""The clock tick of all conversations of a run: a few timers serve every pair, which is what makes many pairs cheap.
 
 Ticks lie on absolute targets of the loop's monotonic clock, so they never drift; a late tick is not made up here but by each
-conversation. May import the standard library only. Rule: wire page, "Audio path" (pacing).
+conversation. Conversations beyond a handful tick on several beats spread over the period, else the last of a hundred would always be
+served some ms after the first. May import the standard library only. Rule: wire page, "Audio path" (pacing).
 """
 
 from __future__ import annotations
@@ -12,40 +13,61 @@ from collections.abc import Callable
 Member = Callable[[float], None]
 """Takes the tick's target, on the loop's monotonic clock; an event loop that counts in ms may call a little early."""
 
+BEAT_MEMBERS = 16
+"""Members that share a beat before another one is begun."""
+_PLACES = (0.0, 0.5, 0.25, 0.75, 0.125, 0.625, 0.375, 0.875)
+"""Where in the period each further beat lies."""
+
 
 class Pacer:
     """Calls each member every `period` s while there are members. A member must not raise."""
 
     def __init__(self, period: float) -> None:
         self._period = period
-        self._members: list[Member] = []
-        self._base = 0.0
+        self._beats: list[_Beat] = []
+
+    def join(self, member: Member) -> None:
+        """Call `member` from the next tick on, on the beat with the fewest members."""
+        beats = self._beats
+        if not any(len(beat.members) < BEAT_MEMBERS for beat in beats) and len(beats) < len(_PLACES):
+            zero = beats[0].base if beats else asyncio.get_running_loop().time()
+            beats.append(_Beat(self._period, zero + _PLACES[len(beats)] * self._period))
+        min(beats, key=lambda beat: len(beat.members)).join(member)
+
+    def leave(self, member: Member) -> None:
+        """Call `member` no more; one that is not there is no error."""
+        for beat in self._beats:
+            beat.leave(member)
+
+
+class _Beat:
+    """Members called one after the other at `base` and every `period` s from there."""
+
+    def __init__(self, period: float, base: float) -> None:
+        self.base = base
+        self.members: list[Member] = []
+        self._period = period
         self._steps = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def join(self, member: Member) -> None:
-        """Call `member` from the next tick on."""
-        self._members.append(member)
+        self.members.append(member)
         if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._base = loop.time()
-            self._schedule(loop, 1)
+            self._schedule(asyncio.get_running_loop())
 
     def leave(self, member: Member) -> None:
-        """Call `member` no more; one that is not there is no error."""
-        if member in self._members:
-            self._members = [other for other in self._members if other != member]
+        if member in self.members:
+            self.members = [other for other in self.members if other != member]
 
     def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        target = self._base + self._steps * self._period
-        for member in self._members:
+        target = self.base + self._steps * self._period
+        for member in self.members:
             member(target)
-        if self._members:
-            self._schedule(loop, int((loop.time() - self._base) / self._period) + 1)
+        if self.members:
+            self._schedule(asyncio.get_running_loop())
         else:
             self._timer = None
 
-    def _schedule(self, loop: asyncio.AbstractEventLoop, steps: int) -> None:
-        self._steps = max(steps, self._steps + 1) if self._timer is not None else steps
-        self._timer = loop.call_at(self._base + self._steps * self._period, self._tick)
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._steps = max(int((loop.time() - self.base) / self._period), self._steps) + 1
+        self._timer = loop.call_at(self.base + self._steps * self._period, self._tick)
