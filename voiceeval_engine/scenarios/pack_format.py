@@ -5,11 +5,12 @@ May import its own folder and pydantic. Rule: scenarios page, "YAML packs".
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from voiceeval_engine.scenarios.model import JsonDict, Side, Signal
+from voiceeval_engine.scenarios.model import JsonDict, NoiseConfig, Side, Signal
 from voiceeval_engine.scenarios.script import ScriptManners, Step
 
 
@@ -66,15 +67,11 @@ class Assertion(_Checked):
     message: str | None = None
 
 
-class Noise(_Checked):
+@dataclass(frozen=True)
+class Noise(NoiseConfig):
     """`noise`; files are paths inside the pack."""
 
-    noise_files: tuple[str, ...] = ()
-    gain_db: float = Field(default=0.0, allow_inf_nan=False)
-    max_noise_duration: float = Field(default=600.0, gt=0, allow_inf_nan=False)
-    random_offset: bool = True
-    random_white_noise: bool = False
-    white_noise_db: float = Field(default=-90.0, le=0, allow_inf_nan=False)
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
 
 class ScenarioFile(_Checked):
