@@ -20,11 +20,10 @@ from voiceeval_engine.scenarios import yaml_file
 from voiceeval_engine.scenarios.gold import ReplayFailed, replay
 from voiceeval_engine.scenarios.model import JsonDict, NoiseConfig, Scenario, ScenarioError, Side, check_name
 from voiceeval_engine.scenarios.pack_format import DomainFile, Noise, ScenarioFile, SideSpec
-from voiceeval_engine.scenarios.script import Script, render_prompt
+from voiceeval_engine.scenarios.script import END_TOOL, Script, render_prompt
 from voiceeval_engine.scenarios.yaml_file import Entry, PackProblem
 
 DOMAIN_FILE = "domain.yaml"
-END_TOOL = "EndConversation"
 
 
 class Pack:
