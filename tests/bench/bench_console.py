@@ -18,8 +18,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.bench.bench_pacing import BOUND_P99_MS
-from tests.bench.processes import BenchError, bots, pair_arguments, run_product
-from tests.bench.scripts import endless_scenario, write_pack
+from tests.bench.processes import BenchError, bots, run_endless
 from tests.bench.table import Figure, print_figures
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
@@ -115,12 +114,10 @@ def _growing_log(folder: Path, seconds: float) -> list[Figure]:
 def _stalled(folder: Path) -> list[Figure]:
     """A run of the engine's own and a console on it that nobody reads for 30 s: its frames go out as if there were none."""
     names = [f"pacing__{number}" for number in range(1, 5)]
-    pack = write_pack(folder / "pacing_pack", [endless_scenario(name) for name in names])
-    report, sessions = folder / "pacing.json", folder / "pacing_session"
+    report, pacing = folder / "pacing.json", folder / "pacing"
     with bots(len(names)) as running, ThreadPoolExecutor(1) as beside:
-        arguments = ["--scenario-dir", str(pack), "--scenarios", *names, "--duration", f"{STALL_SECONDS + 8:g}"]
-        run = beside.submit(run_product, [*arguments, *pair_arguments(running.urls)], sessions, pacing_report=report)
-        while not (found := [*sessions.glob(f"*/{layout.JOURNAL}")]) and not run.done():
+        run = beside.submit(run_endless, names, STALL_SECONDS + 8, running.urls, pacing, pacing_report=report)
+        while not (found := [*pacing.glob(f"session/*/{layout.JOURNAL}")]) and not run.done():
             time.sleep(0.1)
         if not found:
             raise BenchError(f"no session to watch: {run.exception()}")

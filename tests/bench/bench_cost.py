@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression, median
 
-from tests.bench import scripts
-from tests.bench.processes import BenchError, EngineRun, bots, pair_arguments, run_product
+from tests.bench.processes import BenchError, EngineRun, bots, run_endless
 from tests.bench.table import Figure, print_figures
 from voiceeval_engine.live import events
 from voiceeval_engine.session import layout
@@ -104,18 +103,8 @@ def _by_length(folder: Path, lengths: list[float]) -> list[Figure]:
 def measure(folder: Path, pairs: int, seconds: float) -> Cost:
     """Run `pairs` conversations of `seconds` s at once and read the engine's process."""
     names = [f"cost__{number}" for number in range(1, pairs + 1)]
-    pack = scripts.write_pack(folder / "pack", [scripts.endless_scenario(name) for name in names])
     with bots(pairs) as running:
-        arguments = [
-            "--scenario-dir",
-            str(pack),
-            "--scenarios",
-            *names,
-            "--duration",
-            f"{seconds:g}",
-            *pair_arguments(running.urls),
-        ]
-        engine = run_product(arguments, folder / "session")
+        engine = run_endless(names, seconds, running.urls, folder)
     return read_cost(engine, names)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.bench import scripts
-from tests.bench.processes import bots, pair_arguments, run_product
+from tests.bench.processes import bots, run_endless
 from tests.bench.table import Figure, print_figures
 from voiceeval_engine.session import layout
 
@@ -22,19 +21,9 @@ def run(folder: Path, pairs: list[int], seconds: float) -> list[Figure]:
 
 def _measure(folder: Path, pairs: int, seconds: float) -> list[Figure]:
     names = [f"pacing__{number}" for number in range(1, pairs + 1)]
-    pack = scripts.write_pack(folder / "pack", [scripts.endless_scenario(name) for name in names])
     report = folder / "pacing.json"
     with bots(pairs) as running:
-        arguments = [
-            "--scenario-dir",
-            str(pack),
-            "--scenarios",
-            *names,
-            "--duration",
-            f"{seconds:g}",
-            *pair_arguments(running.urls),
-        ]
-        engine = run_product(arguments, folder / "session", pacing_report=report)
+        engine = run_endless(names, seconds, running.urls, folder, pacing_report=report)
     measured = json.loads(report.read_text(encoding="utf-8"))
     told = [engine.json(name, layout.TIMING)["pacing"] for name in names]
     command = f"python -m tests.bench pacing --pairs {pairs} --seconds {seconds:g}"

@@ -14,8 +14,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.bench import scripts
-from tests.bench.processes import BenchError, bots, pair_arguments, run_product
+from tests.bench.processes import BenchError, bots, run_endless
 from tests.bench.table import Figure, print_figures
 from voiceeval_engine.session import layout
 
@@ -32,10 +31,8 @@ Spans = list[tuple[float, float]]
 def run(folder: Path, seconds: float) -> list[Figure]:
     """One conversation of `seconds` s; errors in ms."""
     name = "recording__1"
-    pack = scripts.write_pack(folder / "recording" / "pack", [scripts.endless_scenario(name)])
     with bots(1) as running:
-        arguments = ["--scenario-dir", str(pack), "--scenarios", name, "--duration", f"{seconds:g}", *pair_arguments(running.urls)]
-        engine = run_product(arguments, folder / "recording" / "session")
+        engine = run_endless([name], seconds, running.urls, folder / "recording")
         answers = [answer.latency_ms for answer in running.finish()[0]]
     home = layout.scenario_dir(engine.session, name)
     heard = _heard(home / layout.RECORDING)

@@ -6,9 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from tests.bench import scripts
 from tests.bench.bench_cost import Cost, read_cost
-from tests.bench.processes import BenchError, bots, pair_arguments, run_product
+from tests.bench.processes import BenchError, bots, run_endless
 from tests.bench.table import Figure, print_figures
 
 BOUND_CPU = 0.35
@@ -73,18 +72,8 @@ def _measure(folder: Path, pairs: int, seconds: float) -> tuple[Cost, dict[str, 
     if len(cores) < 2:
         raise BenchError("scale needs two cores: one for the engine, one for the bots")
     names = [f"scale__{number}" for number in range(1, pairs + 1)]
-    pack = scripts.write_pack(folder / "pack", [scripts.endless_scenario(name) for name in names])
     report = folder / "pacing.json"
     with bots(pairs, module="tests.bench.cheap_bots", cores=cores[:-1]) as running:
-        arguments = [
-            "--scenario-dir",
-            str(pack),
-            "--scenarios",
-            *names,
-            "--duration",
-            f"{seconds:g}",
-            *pair_arguments(running.urls),
-        ]
-        engine = run_product(arguments, folder / "session", pacing_report=report, cores=cores[-1:])
+        engine = run_endless(names, seconds, running.urls, folder, pacing_report=report, cores=cores[-1:])
     late: dict[str, float] = json.loads(report.read_text(encoding="utf-8"))
     return read_cost(engine, names), late

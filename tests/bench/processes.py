@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.bench import scripts
 from tests.bench.line import Line
 from voiceeval_engine.live.events import Event
 from voiceeval_engine.live.journal import JournalReading, read_events
@@ -155,6 +156,21 @@ def run_product(
     if session is None:
         raise BenchError(f"no session in {folder}")
     return EngineRun(session, tuple(samples), usage.ru_utime + usage.ru_stime, time.time())
+
+
+def run_endless(
+    names: Sequence[str],
+    seconds: float,
+    urls: Sequence[tuple[str, str]],
+    folder: Path,
+    *,
+    pacing_report: Path | None = None,
+    cores: Sequence[int] = (),
+) -> EngineRun:
+    """Run a conversation of `seconds` s under each of `names` on the pairs at `urls`, as `run_product` does; all of it is in `folder`."""
+    pack = scripts.write_pack(folder / "pack", [scripts.endless_scenario(name) for name in names])
+    arguments = ["--scenario-dir", str(pack), "--scenarios", *names, "--duration", f"{seconds:g}", *pair_arguments(urls)]
+    return run_product(arguments, folder / "session", pacing_report=pacing_report, cores=cores)
 
 
 @dataclass(frozen=True)

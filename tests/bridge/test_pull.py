@@ -64,7 +64,7 @@ async def test_one_failure_leaves_the_other_part_and_is_a_warning(
     failing: str, offload: Offload, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers: dict[str, Any] = {"get_context_history": [], "get_scenario_summary": {"actions": [{"name": "a"}]}}
-    answers[failing] = RequestFailed("agent", f"agent bot did not answer {failing} within 15 s")
+    answers[failing] = RequestFailed("agent bot", f"did not answer {failing} within 15 s")
     pulled = await ask(FakeLink(**answers), offload)
     assert pulled == (Pulled(None, ({"name": "a"},)) if failing == "get_context_history" else Pulled([]))
     assert f"agent bot did not answer {failing}" in caplog.text

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from voiceeval_engine.live import commands as live_commands
-from voiceeval_engine.live.control import Command, ControlServer, Reply, Status
+from voiceeval_engine.live.commands import Command, Reply, Status
+from voiceeval_engine.live.control import ControlServer
 from voiceeval_engine.session import clean as clean_module
 from voiceeval_engine.session.lock import SessionLock, holder
 from voiceeval_tui.cli import main

@@ -24,10 +24,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from voiceeval_engine.live import commands, control
-from voiceeval_engine.live.control import (
+from voiceeval_engine.live.commands import (
     Command,
     ControlFailed,
-    ControlServer,
     ControlUnavailable,
     EngineGone,
     Reply,
@@ -36,6 +35,7 @@ from voiceeval_engine.live.control import (
     send_now,
     socket_path,
 )
+from voiceeval_engine.live.control import ControlServer
 
 SESSION = Path("/nowhere/eval_20260101_000000")
 STATUS = Status(

@@ -125,9 +125,9 @@ async def test_a_pair_that_goes_out_while_it_waits_gets_nothing() -> None:
     await settle()
     backlog.pair_out(1)
     assert await waits is None
-    assert backlog.usable == {0}
+    assert backlog._usable == {0}
     backlog.pair_back(1)
-    assert backlog.usable == {0, 1}
+    assert backlog._usable == {0, 1}
 
 
 @in_fake_time
@@ -319,7 +319,7 @@ class Chaos:
     async def _serve(self, pair: int) -> None:
         backlog, random = self.backlog, self.random
         while not backlog.over:
-            if pair in backlog.usable:
+            if pair in backlog._usable:
                 job = await backlog.take(pair)
                 assert job is None or not backlog.held
                 assert job is None or pair not in job.refused_by or not backlog.elsewhere(job)

@@ -115,21 +115,6 @@ def test_what_a_pair_dead_from_the_start_cost_is_done_by_the_other(tmp_path: Pat
         assert re.search(rf"{name}: .*nothing listens there.*: laid to the pair of bots, no retry of the scenario's", ran.log)
 
 
-def test_few_scenarios_are_not_lost_to_many_dead_pairs(tmp_path: Path) -> None:
-    async def takes_its_time(stage: Stage) -> None:
-        await stage.speak("One moment.")
-        await asyncio.sleep(0.3)
-        await says_goodbye(stage)
-
-    scenarios = _scenarios(3)
-    good = HostileBot(takes_its_time), HostileBot()
-    dead = [(f"ws://127.0.0.1:{port}", f"ws://127.0.0.1:{port + 1}") for port in (1, 3, 5, 7)]
-    with serving(*good):
-        ran = run_engine(tmp_path, [*dead, good], scenarios, max_auto_retries=1)
-    assert ran.complete
-    _assert_consistent(ran, list(scenarios))
-
-
 def test_a_lone_pair_that_dies_and_comes_back_does_all(tmp_path: Path) -> None:
     scenarios = _scenarios(5)
     bots = SwitchedBot(says_goodbye), SwitchedBot()
@@ -196,20 +181,6 @@ def test_bots_that_say_nothing_for_a_while_cost_no_scenario(tmp_path: Path) -> N
     assert all(f"{name}: 0 conversation turns (bots never exchanged audio): laid to the pair" in ran.log for name in given_back)
 
 
-def test_scenarios_that_always_stall_are_kept_as_stalls_and_the_run_is_complete(tmp_path: Path) -> None:
-    scenarios = _scenarios(3)
-    bots = HostileBot(replies=NO_CONTEXT), HostileBot()
-    with serving(*bots):
-        ran = run_engine(tmp_path, [bots], scenarios, **MUTE)
-    assert ran.complete
-    _assert_consistent(ran, list(scenarios))
-    for name in scenarios:
-        assert ran.metrics(name)["total_turns"] == 0
-        assert ran.of(name, events.ScenarioScored)[-1].stalled
-        assert 2 <= len(ran.of(name, events.AttemptStarted)) <= 5
-    assert len(_of(ran, events.PairOut)) == 1
-
-
 @pytest.mark.parametrize("pairs", [1, 2])
 def test_bots_that_refuse_every_set_up_end_the_run_in_a_bounded_number_of_attempts(tmp_path: Path, pairs: int) -> None:
     scenarios = _scenarios(4)
@@ -256,32 +227,6 @@ def test_the_verdict_of_a_result_that_is_given_back_never_lands_in_the_new_one(t
     for folder in ran.session.glob(f"*{layout.KILLED_INFIX}*"):
         result = folder / layout.JUDGE_RESULT
         assert not result.exists() or "pending" in result.read_text()
-
-
-def test_a_hold_holds_retries_too(tmp_path: Path) -> None:
-    held: list[float] = []
-    begun_while_held: list[events.Event] = []
-
-    def release(runner: Runner) -> None:
-        held.clear()
-        runner._backlog.release("operator")
-
-    def watch(runner: Runner, event: events.Event) -> None:
-        if isinstance(event, events.AttemptDiscarded) and not _once:
-            _once.append(True)
-            runner._backlog.hold("operator", "by the operator")
-            held.append(time.monotonic())
-            asyncio.get_running_loop().call_later(0.5, release, runner)
-        elif isinstance(event, events.AttemptStarted) and held:
-            begun_while_held.append(event)
-
-    _once: list[bool] = []
-    bots = HostileBot(replies={"reset": Refusal("not today")}), HostileBot()
-    with serving(*bots):
-        ran = run_engine(tmp_path, [bots], _scenarios(2), watch=watch)
-    assert not begun_while_held
-    assert len(_of(ran, events.Paused)) == len(_of(ran, events.GoneOn)) == 1
-    _assert_consistent(ran, list(_scenarios(2)))
 
 
 def _stop_after(seconds: float, is_it: Callable[[events.Event], bool], stopped: list[float]) -> Watch:

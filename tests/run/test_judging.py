@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,7 @@ def test_a_scenario_whose_verdict_is_out_is_pending_and_fails_for_other_tools(tm
 @pytest.mark.parametrize("verdict", [GOOD, failed_verdict("down", ASSERTIONS)])
 def test_a_verdict_replaces_both_files(tmp_path: Path, verdict: Verdict) -> None:
     folder = saved(tmp_path / "s")
-    metrics = apply_verdict(folder, verdict, "the sections", RULES)
+    metrics, _ = apply_verdict(folder, verdict, "the sections", RULES)
     assert on_disk(folder)[0] == metrics
     assert not is_pending(folder)
     assert metrics["judge_score"] == on_disk(folder)[1]["score"] == verdict.score
@@ -155,7 +156,7 @@ def test_a_verdict_replaces_both_files(tmp_path: Path, verdict: Verdict) -> None
 def test_a_verdict_changes_nothing_that_the_conversation_gave(tmp_path: Path) -> None:
     folder = saved(tmp_path / "s")
     before = {path: path.read_bytes() for path in folder.rglob("*.json")}
-    metrics = apply_verdict(folder, GOOD, "c", RULES)
+    metrics, _ = apply_verdict(folder, GOOD, "c", RULES)
     assert {key: metrics[key] for key in CONVERSED} == CONVERSED
     assert {path.name for path, data in before.items() if path.read_bytes() != data} == {"metrics.json", "judge_result.json"}
 
@@ -198,15 +199,17 @@ def test_a_bad_file_is_named_and_leaves_the_verdict_pending(tmp_path: Path, name
     assert read_json(folder / "judge_result.json")["reason"] == PENDING_REASON
 
 
-def test_a_failed_call_takes_the_place_of_a_verdict_unless_good_ones_are_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("good_verdict", [GOOD, replace(GOOD, score=0.0)])
+def test_a_failed_call_takes_the_place_of_a_verdict_unless_good_ones_are_kept(tmp_path: Path, good_verdict: Verdict) -> None:
     folder, down = saved(tmp_path / "s"), failed_verdict("down", ASSERTIONS)
-    apply_verdict(folder, GOOD, "c", RULES)
+    apply_verdict(folder, good_verdict, "c", RULES)
     good = on_disk(folder)
     keep = JudgeRules(0.5, 2, InputOptions(), keep_good=True)
-    assert apply_verdict(folder, down, "c", keep) == good[0]
+    assert apply_verdict(folder, down, "c", keep) == (good[0], True)
     assert on_disk(folder) == good
     assert has_verdict(folder)
-    assert apply_verdict(folder, down, "c", RULES)["judge_score"] == 0.0
+    metrics, kept = apply_verdict(folder, down, "c", RULES)
+    assert (metrics["judge_score"], kept) == (0.0, False)
     assert not has_verdict(folder)
 
 

@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,11 @@ from hostile_bots import HostileBot, Refusal, Stage, says_goodbye
 
 from voiceeval_engine.live import events
 from voiceeval_engine.run import records as records_module
-from voiceeval_engine.run import runner as runner_module
 from voiceeval_engine.run.backlog import Job
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.run.worker import Worker
 from voiceeval_engine.scenarios.script import Step
-from voiceeval_engine.session import layout
 
 BRIEF = {"max_auto_retries": 0, "min_agent_turns": 0}
 TALKS_ON = [Step(say="Nice weather today.", repeat=True)]
@@ -103,20 +100,6 @@ def test_whatever_a_listener_raises_is_no_trouble_of_the_run(
     assert ran.metrics("s__good")["stop_reason"] == "[EXIT]"
 
 
-def test_a_second_run_in_the_same_second_takes_the_next_free_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = datetime(2026, 6, 18, 7, 23, 25)
-
-    class Clock(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime:
-            return now
-
-    monkeypatch.setattr(runner_module, "datetime", Clock)
-    (tmp_path / f"{layout.SESSION_PREFIX}{now + timedelta(seconds=1):%Y%m%d_%H%M%S}").mkdir()
-    sessions = [run_engine(tmp_path, [("ws://127.0.0.1:9", "ws://127.0.0.1:7")], {}).session for _ in range(2)]
-    assert [session.name for session in sessions] == ["eval_20260618_072325", "eval_20260618_072327"]
-
-
 def test_an_output_directory_that_cannot_be_written_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
 
@@ -127,17 +110,6 @@ def test_an_output_directory_that_cannot_be_written_is_an_os_error(tmp_path: Pat
     with pytest.raises(OSError, match="file"):
         asyncio.run(make())
     assert threading.active_count() == threads
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_read_only_output_directory_is_an_os_error(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-
-    async def make() -> None:
-        Runner(RunOptions(output_dir=tmp_path / "results"), Source({}), [], [])
-
-    with pytest.raises(PermissionError):
-        asyncio.run(make())
 
 
 def test_a_session_that_vanishes_ends_the_run_with_an_os_error(tmp_path: Path) -> None:

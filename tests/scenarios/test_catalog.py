@@ -28,7 +28,6 @@ def test_names_are_listed_by_prefix_and_embedded_ones_are_left_out_on_request(tm
     assert set(catalog.domains()) == {"cafe", "phone_support", "shop", "shopping"}
     assert catalog.is_embedded("cafe__two_lattes")
     assert not catalog.is_embedded("alone")
-    assert catalog.domain_of("alone") == "cafe"
 
 
 def test_the_first_source_that_has_a_name_provides_it(tmp_path: Path) -> None:
@@ -46,7 +45,7 @@ def test_an_unknown_name_is_answered_with_near_ones() -> None:
     with pytest.raises(ScenarioError, match="'cafe__two_latte'; did you mean cafe__two_lattes"):
         catalog.get("cafe__two_latte")
     with pytest.raises(ScenarioError, match="--list shows what there is"):
-        catalog.domain_of("zzz")
+        catalog.get("zzz")
 
 
 def test_problems_of_all_packs_are_collected(tmp_path: Path) -> None:

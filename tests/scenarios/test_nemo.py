@@ -81,7 +81,6 @@ def test_the_catalogue_has_them_after_the_packs(starts: Path) -> None:
     try:
         assert {"greeting": 2, "lamps": 3}.items() <= catalog.domains(include_embedded=False).items()
         assert not catalog.is_embedded("greeting__good")
-        assert catalog.domain_of("phone_support__nemo_roaming") == "phone_support"
         assert "cafe__two_lattes" in catalog.names()
         with pytest.raises(ScenarioError, match="did you mean greeting__good"):
             catalog.get("greeting__god")

@@ -46,7 +46,7 @@ def problems(folder: Path) -> list[str]:
 
 def test_a_scenario_is_built_from_its_file_and_the_packs_defaults(folder: Path) -> None:
     pack = Pack(folder)
-    assert (pack.names, pack.errors, pack.domain_of("shop__good")) == (("shop__good",), (), "cafe")
+    assert (pack.names, pack.errors) == (("shop__good",), [])
     scenario = pack.load("shop__good")
     assert scenario.agent_prompt.startswith("You sell tea.\n\nBe quick.\n\n```script\nname: shop__good\n")
     script = find_script(scenario.agent_prompt)
@@ -97,6 +97,12 @@ def test_a_file_may_hold_a_list_and_a_scenario_its_own_values(folder: Path) -> N
             "name: a\ndescription: x\nreference_action: []\n",
             "bad.yaml:3: scenario a: reference_action: there is no such field; did you",
         ),
+        ("name: a\ndescription: x\nnoise: loud\n", "bad.yaml:3: scenario a: noise: must be a mapping; it is 'loud'"),
+        (
+            "name: a\ndescription: x\nnoise:\n  gain: 3\n",
+            "bad.yaml:4: scenario a: noise.gain: there is no such field; did you mean gain_db?",
+        ),
+        ("name: a\ndescription: x\nnoise: {white_noise_db: 3}\n", "bad.yaml:3: scenario a: noise.white_noise_db: should be less"),
         ("name: a\n", "bad.yaml:1: scenario a: description: is missing"),
         ("name: 17\ndescription: x\n", "bad.yaml:1: scenario 17: name: must be a text; put it in quotes; it is 17"),
         (
@@ -148,7 +154,7 @@ def test_a_scenario_that_cannot_be_built_says_why_when_loaded(folder: Path, addi
     )
     (folder / "bad.yaml").write_text(text.replace("  manners: {speed: 2}\n", "") + addition)
     pack = Pack(folder)
-    assert pack.errors == ()
+    assert pack.errors == []
     with pytest.raises(ScenarioError) as caught:
         pack.load("shop__bad")
     assert problem in str(caught.value)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from voiceeval_engine.scenarios.model import SIGNALS, Signal
 from voiceeval_engine.scoring.signals import breakdown, conversation_end, is_stalled
-from voiceeval_engine.session.results import composite, rate_verdict
+from voiceeval_engine.session.results import composite
 
 TOOL = (True, "agent_end_conversation_tool")
 MISSING = (False, "agent_end_conversation_tool_missing")
@@ -58,10 +58,6 @@ def test_a_reported_end_passes_under_valid_terminal_state(stop: str, reported: b
 def test_silence_passes_only_after_the_users_last_word(stop: str, last: str | None, expected: tuple[bool, str]) -> None:
     end = conversation_end(stop, False, last, "valid-terminal-state")
     assert (end.clean_exit, end.reason) == expected
-
-
-def test_a_rate_passes_only_at_exactly_one() -> None:
-    assert [rate_verdict(rate) for rate in (1.0, 0.999999999, 0.0, None)] == [True, False, False, None]
 
 
 @given(

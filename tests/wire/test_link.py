@@ -89,7 +89,7 @@ async def test_a_port_that_refuses_is_tried_again_and_named(kit: Any, caplog: py
     link = BotLink("user", f"ws://127.0.0.1:{free_port()}", kit.log)
     with pytest.raises(ConnectFailed, match=r"user bot at ws://127.0.0.1:\d+: nothing listens there") as caught:
         await link.open((0.0, 0.0, 0.0, 0.0))
-    assert caught.value.bot == "user"
+    assert caught.value.what == "nothing listens there (connection refused)"
     assert caplog.text.count("next try") == 4
     with pytest.raises(RequestFailed):
         await link.request("reset", {})

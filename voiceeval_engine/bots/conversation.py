@@ -17,11 +17,11 @@ from websockets.exceptions import ConnectionClosed
 
 from voiceeval_engine.bots import voice
 from voiceeval_engine.bots.ears import Ears, Heard, SpeechStarted
-from voiceeval_engine.bots.memory import END_TOOL, Memory, ToolOutcome, UnknownRequest
+from voiceeval_engine.bots.memory import Memory, ToolOutcome, UnknownRequest
 from voiceeval_engine.bots.mouth import Mouth
 from voiceeval_engine.bots.script import Attempts, Cue, Manners, Performance, is_spoken_over
 from voiceeval_engine.domains.registry import Side
-from voiceeval_engine.scenarios.script import Step, ToolCall
+from voiceeval_engine.scenarios.script import END_TOOL, Step, ToolCall
 from voiceeval_engine.wire import rtvi
 from voiceeval_engine.wire.frames import AudioFrame, BadFrame, MessageFrame, decode, encode_interruption, encode_message
 

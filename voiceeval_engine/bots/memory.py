@@ -15,11 +15,9 @@ from typing import Any
 from voiceeval_engine.bots.script import generic_script
 from voiceeval_engine.domains.registry import Db, Domain, DomainError, Side, load_domain
 from voiceeval_engine.domains.state import apply_delta, apply_initialization, db_hash
-from voiceeval_engine.scenarios.script import BadScript, Script, ToolCall, find_script
+from voiceeval_engine.scenarios.script import END_TOOL, BadScript, Script, ToolCall, find_script
 
 Json = dict[str, Any]
-END_TOOL = "EndConversation"
-"""Offered on both sides; it ends the conversation and belongs to no domain."""
 
 
 class UnknownRequest(Exception):

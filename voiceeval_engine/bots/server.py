@@ -7,7 +7,6 @@ inside the block. May import its own folder and websockets.
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.protocol import State
@@ -99,7 +98,7 @@ class BotServer:
         await self.start()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _talk(self, socket: ServerConnection) -> None:
@@ -156,5 +155,5 @@ class BotPair:
         await self.start()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

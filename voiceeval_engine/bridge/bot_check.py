@@ -48,14 +48,14 @@ async def check_bot(side: Side, url: str, scenario: Scenario | None, log: Log) -
                 await _ask_all(link, side, scenario, troubles)
     except ConnectFailed as error:
         start = _START.format(option=f"--{side}-url")
-        return BotFound(_bare(str(error), side, url), _BUSY if link.busy else start)
+        return BotFound(error.what, _BUSY if link.busy else start)
     except TimeoutError:
         return BotFound(f"is too slow: it took more than {BOT_SECONDS:g} s to be asked", "see what keeps it busy; start it anew")
     finally:
         await link.close()
     if not troubles:
         return BotFound("")
-    return BotFound("; ".join(_bare(str(each), side, url) for each in troubles), _mend(link, troubles, scenario))
+    return BotFound("; ".join(each.what for each in troubles), _mend(link, troubles, scenario))
 
 
 async def _ask_all(link: BotLink, side: Side, scenario: Scenario, troubles: list[RequestFailed]) -> None:
@@ -89,19 +89,12 @@ async def _sync(link: BotLink, scenario: Scenario) -> None:
 async def _expect(link: BotLink, t: str, d: dict[str, Any], read: Callable[[Any], Any]) -> None:
     reply = await link.request(t, d)
     if not isinstance(reply, HeavyReply) and read(reply) is None:
-        raise RequestFailed(link.bot, f"{link.bot} bot failed at {t}: it answered {shorten(repr(reply))}")
+        raise RequestFailed(f"{link.bot} bot", f"failed at {t}: it answered {shorten(repr(reply))}")
 
 
 def _mend(link: BotLink, troubles: list[RequestFailed], scenario: Scenario | None) -> str:
     if link.busy:
         return _BUSY
-    if any(isinstance(each, NotAnswered) or "unknown message type" in str(each) for each in troubles):
+    if any(isinstance(each, NotAnswered) or "unknown message type" in each.what for each in troubles):
         return _HANDLERS
     return _REFUSED.format(domain=scenario.domain if scenario else "")
-
-
-def _bare(sentence: str, side: str, url: str) -> str:
-    """Without the bot's name, which stands before it already."""
-    for start in (f"{side} bot at {url}: ", f"{side} bot: ", f"{side} bot "):
-        sentence = sentence.removeprefix(start)
-    return sentence

@@ -89,7 +89,7 @@ async def expect_success(link: BotLink, t: str, d: dict[str, Any]) -> None:
     if not isinstance(result, dict) or result.get("success") is not True:
         errors = result.get("errors") if isinstance(result, dict) else None
         why = "; ".join(map(str, errors)) if isinstance(errors, list) and errors else f"it answered {shorten(repr(result))}"
-        raise RequestFailed(link.bot, f"{link.bot} bot failed at {t}: {shorten(why, 400)}")
+        raise RequestFailed(f"{link.bot} bot", f"failed at {t}: {shorten(why, 400)}")
 
 
 async def _both(*steps: Awaitable[None]) -> None:
@@ -103,7 +103,7 @@ async def _both(*steps: Awaitable[None]) -> None:
 async def expect_not_false(link: BotLink, t: str, d: dict[str, Any]) -> None:
     """A request whose result is anything but a literal false; raises RequestFailed."""
     if await link.request(t, d) is False:
-        raise RequestFailed(link.bot, f"{link.bot} bot failed at {t}: it answered false")
+        raise RequestFailed(f"{link.bot} bot", f"failed at {t}: it answered false")
 
 
 def prompt(scenario: Scenario, side: Side) -> dict[str, Any]:

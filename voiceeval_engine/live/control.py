@@ -1,7 +1,7 @@
 """The operator's hand on a running engine: one command a connection over a Unix socket, acknowledged or refused with a reason.
 
-A request is one JSON line and so is its answer. `ControlServer` serves; `send` asks, and stands in `commands` with the words that both
-share. What comes in is untrusted: it costs the engine's loop a bounded moment and is answered or dropped. May import the standard
+A request is one JSON line and so is its answer. `ControlServer` serves; whoever asks uses `commands`, where the words that both share
+stand. What comes in is untrusted: it costs the engine's loop a bounded moment and is answered or dropped. May import the standard
 library, pydantic and `commands`. Rules: running page, "Processes", and console page, "Two processes".
 """
 
@@ -18,35 +18,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from voiceeval_engine.live.commands import (
-    PATIENCE,
-    Command,
-    ControlError,
-    ControlFailed,
-    ControlUnavailable,
-    EngineGone,
-    Reply,
-    Status,
-    first_reason,
-    is_ours,
-    send,
-    send_now,
-    socket_path,
-)
-
-__all__ = [
-    "Command",
-    "ControlError",
-    "ControlFailed",
-    "ControlServer",
-    "ControlUnavailable",
-    "EngineGone",
-    "Reply",
-    "Status",
-    "send",
-    "send_now",
-    "socket_path",
-]
+from voiceeval_engine.live.commands import PATIENCE, Command, ControlUnavailable, Reply, first_reason, is_ours, socket_path
 
 MAX_REQUEST = 64 * 1024
 MAX_CLIENTS = 50

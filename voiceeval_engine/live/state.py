@@ -21,18 +21,6 @@ ENDED: frozenset[Status] = frozenset({"passed", "failed", "no verdict", "stalled
 JUDGE_SIGNALS = frozenset({"nl_assertion", "judge_passed"})
 SCORED: frozenset[Status] = ENDED - {"not run"}
 
-_RunEvent = (
-    events.RunStarted
-    | events.RunEnded
-    | events.Logged
-    | events.PairOut
-    | events.PairBack
-    | events.PairCame
-    | events.PairLeft
-    | events.Paused
-    | events.GoneOn
-    | events.Stopping
-)
 _ENDS = (events.AttemptStarted, events.AttemptDiscarded, events.ScenarioScored, events.ScenarioNotRun, events.Requeued)
 """What an attempt that is over may still bring, or begins another one."""
 
@@ -243,7 +231,7 @@ class RunState:
         self.outages = {}
         self.pairs_from, self.left = event.pairs_from, set()
 
-    def _apply_to_run(self, event: _RunEvent) -> frozenset[Area]:
+    def _apply_to_run(self, event: events.Event) -> frozenset[Area]:
         match event:
             case events.Logged():
                 return _LOG

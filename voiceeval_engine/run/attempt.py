@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from voiceeval_engine.audio.noise import Noise
 from voiceeval_engine.bridge.conversation import Conversation
@@ -27,6 +28,8 @@ from voiceeval_engine.run.logs import Log
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.session import layout
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,10 @@ async def _run(
     options, loop = shop.options, asyncio.get_running_loop()
     began = loop.time()
     try:
-        if not await _unless(halt, _prepare(shop, scenario, pair, shadow, folder, log)):
-            return AttemptResult(None, STOPPED, began, halted=True)
+        async with racing(_prepare(shop, scenario, pair, shadow, folder, log), halt.wait()) as preparing:
+            if not preparing.done():
+                return AttemptResult(None, STOPPED, began, halted=True)
+            await preparing
         began = loop.time()
         conversation = Conversation(
             scenario,
@@ -115,7 +120,8 @@ async def _run(
             emit=shop.emit,
             log=log,
         )
-        outcome = await _talk(conversation, halt)
+        async with racing(conversation.run(), halt.wait()) as talking:
+            outcome = await talking if talking.done() or conversation.stop() else None
     except SetupFailed as error:
         log.warning("%s", error)
         return AttemptResult(None, str(error), began, unreachable=error.unreachable)
@@ -130,35 +136,17 @@ async def _prepare(shop: Workshop, scenario: Scenario, pair: Pair, shadow: Shado
     await asyncio.sleep(shop.options.pause)
 
 
-async def _unless(halt: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do `work` to its end, or drop it when `halt` is set; returns whether it was done."""
-    doing = asyncio.create_task(work)
-    halted = asyncio.create_task(halt.wait())
+@asynccontextmanager
+async def racing(work: Coroutine[Any, Any, T], end: Coroutine[Any, Any, object]) -> AsyncIterator[asyncio.Task[T]]:
+    """The task of `work`, once that or `end` is done; both are dropped when the block is left."""
+    working, ending = asyncio.create_task(work), asyncio.create_task(end)
     try:
-        await asyncio.wait({doing, halted}, return_when=asyncio.FIRST_COMPLETED)
-        if doing.done():
-            await doing
-            return True
-        return False
+        await asyncio.wait({working, ending}, return_when=asyncio.FIRST_COMPLETED)
+        yield working
     finally:
-        doing.cancel()
-        halted.cancel()
-        await asyncio.gather(doing, halted, return_exceptions=True)
-
-
-async def _talk(conversation: Conversation, halt: asyncio.Event) -> Outcome | None:
-    """The conversation's outcome; None where it was to end before it had begun."""
-    talking = asyncio.create_task(conversation.run())
-    halted = asyncio.create_task(halt.wait())
-    try:
-        await asyncio.wait({talking, halted}, return_when=asyncio.FIRST_COMPLETED)
-        if talking.done() or conversation.stop():
-            return await talking
-        return None
-    finally:
-        talking.cancel()
-        halted.cancel()
-        await asyncio.gather(talking, halted, return_exceptions=True)
+        working.cancel()
+        ending.cancel()
+        await asyncio.gather(working, ending, return_exceptions=True)
 
 
 def _failure(outcome: Outcome) -> str | None:

@@ -77,11 +77,6 @@ class Backlog:
         """Whether an attempt may begin now."""
         return not (self._holds or self.closed)
 
-    @property
-    def usable(self) -> frozenset[int]:
-        """The pairs that are not out."""
-        return frozenset(self._usable)
-
     def held_by(self, who: str) -> bool:
         """Whether `who` holds it."""
         return who in self._holds

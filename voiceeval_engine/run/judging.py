@@ -22,10 +22,19 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.scoring.judge import Judge, JudgeSettings
 from voiceeval_engine.scoring.judge_input import SYSTEM_PROMPT, InputOptions, read_user_content
 from voiceeval_engine.scoring.rescore import JudgeScore, judge_score, rescore
-from voiceeval_engine.scoring.verdict import ERROR, Verdict, judge_result
+from voiceeval_engine.scoring.verdict import Verdict, judge_result
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import UnreadableFile, UnwritableValue, is_full, read_json, read_json_if_any, write_json
-from voiceeval_engine.session.metrics import PENDING, PENDING_REASON, saved_context
+from voiceeval_engine.session.files import (
+    UnreadableFile,
+    UnwritableValue,
+    is_full,
+    read_json,
+    read_json_if_any,
+    size_of,
+    write_json,
+)
+from voiceeval_engine.session.metrics import PENDING, saved_context
+from voiceeval_engine.session.results import judgement_of
 from voiceeval_engine.session.run_args import redact
 
 Log = logging.LoggerAdapter[logging.Logger]
@@ -103,29 +112,20 @@ def pending_score(threshold: float | None, assertions: int) -> JudgeScore:
 
 def has_verdict(folder: Path) -> bool:
     """Whether the scenario has a verdict that did not come of a failed call."""
-    reason = _saved_reason(folder)
-    return reason is not None and not reason.startswith(ERROR)
+    saved = read_json_if_any(folder / layout.JUDGE_RESULT)
+    judgement = judgement_of(saved)
+    return isinstance(saved, dict) and not judgement.pending and not judgement.failed
 
 
-def _is_pending(folder: Path) -> bool:
-    return _saved_reason(folder) == PENDING_REASON
-
-
-def _saved_reason(folder: Path) -> str | None:
-    """The reason in `judge_result.json`, None where there is no such file that can be read."""
-    result = read_json_if_any(folder / layout.JUDGE_RESULT)
-    return str(result.get("reason")) if isinstance(result, dict) else None
-
-
-def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rules: JudgeRules) -> dict[str, Any]:
-    """Put a verdict into `metrics.json`, then into `judge_result.json`; returns the metrics.
+def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rules: JudgeRules) -> tuple[dict[str, Any], bool]:
+    """Put a verdict into `metrics.json`, then into `judge_result.json`; returns the metrics, and whether the old verdict was kept.
 
     The order matters: while the two do not belong together the result says "pending", so the scenario is in no rate and is asked
     about again. Raises OSError, UnreadableFile and UnwritableValue.
     """
     metrics = read_json(folder / layout.METRICS)
     if verdict.failed and rules.keep_good and isinstance(metrics, dict) and has_verdict(folder):
-        return metrics
+        return metrics, True
     metadata = read_json(folder / _METADATA)
     if not isinstance(metrics, dict):
         raise UnreadableFile(folder / layout.METRICS, "not an object")
@@ -139,11 +139,11 @@ def apply_verdict(folder: Path, verdict: Verdict, user_content: str | None, rule
         min_agent_turns=rules.min_agent_turns,
         context_loader=saved_context(folder),
     )
-    if not _is_pending(folder):
+    if not judgement_of(read_json_if_any(folder / layout.JUDGE_RESULT)).pending:
         write_json(folder / layout.JUDGE_RESULT, PENDING)
     write_json(folder / layout.METRICS, changed)
     write_json(folder / layout.JUDGE_RESULT, judge_result(verdict, SYSTEM_PROMPT, user_content))
-    return changed
+    return changed, False
 
 
 class JudgeDesk:
@@ -206,16 +206,17 @@ class JudgeDesk:
             self._log.error("%s: its verdict cannot be written and stays pending: %s", name, error)
 
     async def _judge_one(self, name: str, folder: Path) -> None:
-        size = await self._offload.run(0, _size, folder)
+        size = await self._offload.run(0, size_of, [folder / file for file in _JUDGED_FILES])
         content, assertions = await self._offload.run(size, read_user_content, folder, self._rules.inputs)
         verdict = await self._judge.ask(content, assertions)
         if verdict.failed:
             self._log.warning("%s: judge call failed, scored 0.0: %s", name, verdict.reason)
-        metrics = await self._write(name, size, folder, verdict, content)
-        kept = verdict.failed and self._rules.keep_good and metrics.get("judge_score") != 0.0
+        metrics, kept = await self._write(name, size, folder, verdict, content)
         self._on_judged(Judged(name, metrics, verdict, kept))
 
-    async def _write(self, name: str, size: int, folder: Path, verdict: Verdict, content: str | None) -> dict[str, Any]:
+    async def _write(
+        self, name: str, size: int, folder: Path, verdict: Verdict, content: str | None
+    ) -> tuple[dict[str, Any], bool]:
         while True:
             self._writing.add(name)
             try:
@@ -267,8 +268,3 @@ async def open_desk(
             yield desk
         finally:
             await desk.abandon()
-
-
-def _size(folder: Path) -> int:
-    paths = [folder / file for file in _JUDGED_FILES]
-    return sum(path.stat().st_size for path in paths if path.is_file())

@@ -19,7 +19,7 @@ from voiceeval_engine.run.runner import Runner
 from voiceeval_engine.scenarios.catalog import Catalog
 from voiceeval_engine.scenarios.model import ScenarioError
 from voiceeval_engine.session.lock import SessionHeld
-from voiceeval_engine.session.run_args import Selection, first_selection, invocations
+from voiceeval_engine.session.run_args import Selection, first_selection, invocations, newest_options
 
 DEMO_PAIRS = 4
 EMBEDDED_JUDGE = "embedded-rules"
@@ -102,9 +102,7 @@ def _with_recorded_source(options: RunOptions) -> RunOptions:
     """A resume that names no source takes the session that the scenarios came from, where they came from one."""
     if options.resume is None or options.scenario_dir or options.source is not None or options.scenarios_from is not None:
         return options
-    records = invocations(_session(options))
-    parsed = records[-1].get("parsed_args") if records else None
-    recorded = parsed.get("scenarios_from") if isinstance(parsed, dict) else None
+    recorded = newest_options(invocations(_session(options))).get("scenarios_from")
     if not isinstance(recorded, str) or not recorded:
         return options
     if not os.path.isdir(recorded):  # noqa: PTH112 - unlike Path's it never raises

@@ -7,7 +7,7 @@ running page, "Commands".
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,14 @@ DEMO_DEFAULTS: dict[str, Any] = {
     "auto_retry_backoff_secs": 1.0,
 }
 """What `--demo` implies unless it is given."""
+_POSITIVE = (
+    "audio_chunk_in_seconds", "output_sample_rate", "inactivity_timeout", "duration", "judge_timeout", "judge_max_tokens",
+    "judge_context_message_limit", "judge_context_system_string_limit", "judge_context_string_limit", "judge_concurrency",
+    "judge_thinking_token_budget",
+)  # fmt: skip
+_NOT_NEGATIVE = (
+    "pause", "min_agent_turns", "max_auto_retries", "auto_retry_backoff_secs", "backend_wait", "judge_temperature", "judge_seed",
+)  # fmt: skip
 
 
 class OptionError(Exception):
@@ -92,30 +100,25 @@ class RunOptions:
     judge_concurrency: int = 4
 
     def __post_init__(self) -> None:
-        for name, url in (("--agent-url", self.agent_url), ("--user-url", self.user_url)):
+        bots = [("--agent-url", self.agent_url), ("--user-url", self.user_url)]
+        pairs = [("--pair", url) for pair in self.pair for url in pair]
+        for name, url in (*bots, *pairs):
             check_url(name, url)
-        for agent_url, user_url in self.pair:
-            check_url("--pair", agent_url)
-            check_url("--pair", user_url)
         if self.pairs_from is not None and (self.pair or self.demo or self._bots != (DEFAULT_AGENT_URL, DEFAULT_USER_URL)):
             raise OptionError("--pairs-from names all pairs: leave out --pair, --agent-url, --user-url and --demo")
-        used = [("--pair", url) for pair in self.pair for url in pair]
         places: set[tuple[str, ...]] = set()
-        for name, url in used or (("--agent-url", self.agent_url), ("--user-url", self.user_url)):
+        for name, url in pairs or bots:
             if place(url) in places:
                 raise OptionError(f"{name}: {url} is given twice; a bot talks to one client at a time")
             places.add(place(url))
-        _positive("--audio-chunk-in-seconds", self.audio_chunk_in_seconds)
-        _positive("--output-sample-rate", self.output_sample_rate)
-        _positive("--inactivity-timeout", self.inactivity_timeout)
-        if self.duration is not None:
-            _positive("--duration", self.duration)
-        _not_negative("--pause", self.pause)
-        _not_negative("--min-agent-turns", self.min_agent_turns)
-        _not_negative("--max-auto-retries", self.max_auto_retries)
-        _not_negative("--auto-retry-backoff-secs", self.auto_retry_backoff_secs)
-        _not_negative("--backend-wait", self.backend_wait)
-        self._check_judge()
+        for name in _POSITIVE:
+            self._check(name, lambda value: math.isfinite(value) and value > 0, "a finite number above 0")
+        for name in _NOT_NEGATIVE:
+            self._check(name, lambda value: math.isfinite(value) and value >= 0, "a finite number of at least 0")
+        for name in ("judge_threshold", "judge_top_p"):
+            self._check(name, lambda value: 0 <= value <= 1, "a number from 0 to 1")
+        if self.judge_url and not self.judge_url.startswith(("http://", "https://")):
+            raise OptionError(f"--judge-url {self.judge_url!r}: not a URL such as {DEFAULT_JUDGE_URL}")
         if self.scenarios_from is not None and (self.scenario_dir or self.source is not None):
             raise OptionError("--scenarios-from takes the scenarios of a session alone: leave out --scenario-dir and --source")
         if not 4_000 <= self.output_sample_rate <= 192_000:
@@ -123,21 +126,10 @@ class RunOptions:
         if not 0.005 <= self.audio_chunk_in_seconds <= 1.0:
             raise OptionError(f"--audio-chunk-in-seconds {self.audio_chunk_in_seconds:g}: must be 0.005 to 1 s")
 
-    def _check_judge(self) -> None:
-        _share("--judge-threshold", self.judge_threshold)
-        _share("--judge-top-p", self.judge_top_p)
-        _positive("--judge-timeout", self.judge_timeout)
-        _not_negative("--judge-temperature", self.judge_temperature)
-        _not_negative("--judge-seed", self.judge_seed)
-        _positive("--judge-max-tokens", self.judge_max_tokens)
-        _positive("--judge-context-message-limit", self.judge_context_message_limit)
-        _positive("--judge-context-system-string-limit", self.judge_context_system_string_limit)
-        _positive("--judge-context-string-limit", self.judge_context_string_limit)
-        _positive("--judge-concurrency", self.judge_concurrency)
-        if self.judge_thinking_token_budget is not None:
-            _positive("--judge-thinking-token-budget", self.judge_thinking_token_budget)
-        if self.judge_url and not self.judge_url.startswith(("http://", "https://")):
-            raise OptionError(f"--judge-url {self.judge_url!r}: not a URL such as {DEFAULT_JUDGE_URL}")
+    def _check(self, name: str, holds: Callable[[float], bool], what: str) -> None:
+        value = getattr(self, name)
+        if value is not None and not holds(value):
+            raise OptionError(f"{_flag(name)} {value}: must be {what}")
 
     @property
     def judged(self) -> bool:
@@ -182,14 +174,13 @@ class RunOptions:
             return _adapter().validate_python(values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            option = "--" + str(first["loc"][0]).replace("_", "-")
-            raise OptionError(f"{option} {str(first['input'])[:100]!r}: {first['msg']}") from error
+            raise OptionError(f"{_flag(str(first['loc'][0]))} {str(first['input'])[:100]!r}: {first['msg']}") from error
 
     def to_argv(self) -> list[str]:
         """A command line, after the program's name, that gives these options; the judge's key is never on it."""
         words: list[str] = []
         for each in fields(self):
-            value, flag = getattr(self, each.name), "--" + each.name.replace("_", "-")
+            value, flag = getattr(self, each.name), _flag(each.name)
             if each.name == "judge_api_key" or value == each.default or value is None:
                 continue
             if each.name == "scenarios":
@@ -230,16 +221,5 @@ def place(url: str) -> tuple[str, ...]:
     return parts.scheme, parts.hostname or "", str(port), parts.path or "/", parts.query
 
 
-def _positive(option: str, value: float) -> None:
-    if not (math.isfinite(value) and value > 0):
-        raise OptionError(f"{option} {value}: must be a finite number above 0")
-
-
-def _share(option: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise OptionError(f"{option} {value}: must be a number from 0 to 1")
-
-
-def _not_negative(option: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise OptionError(f"{option} {value}: must be a finite number of at least 0")
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -18,7 +18,7 @@ from voiceeval_engine.run.logs import RunLogs
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.run.results import rewrite_aggregates
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.files import read_json_if_any, write_atomic
+from voiceeval_engine.session.files import read_json_if_any, size_of, write_atomic
 from voiceeval_engine.session.lock import SessionHeld, SessionLock
 from voiceeval_engine.session.metrics import PENDING_REASON
 from voiceeval_engine.session.resume import session_names
@@ -95,9 +95,10 @@ async def _rejudge(
                 if desk is not None:
                     await desk.drain()
         finally:
-            missing = tuple((name, "no metrics.json") for name in record.queue if not (session / name / layout.METRICS).is_file())
+            files = {name: session / name / layout.METRICS for name in record.queue}
+            missing = tuple((name, "no metrics.json") for name, file in files.items() if not file.is_file())
             await offload.run(
-                _metrics_bytes(session, record.queue), rewrite_aggregates, session, record.queue, record.min_agent_turns,
+                size_of(files.values()), rewrite_aggregates, session, record.queue, record.min_agent_turns,
                 record.timestamp, SummaryNotes(did_not_run=missing), finished=True,
             )  # fmt: skip
     finally:
@@ -120,12 +121,6 @@ def _take_lock(session: Path) -> SessionLock:
         return SessionLock(session, datetime.now().isoformat(timespec="seconds"))
     except SessionHeld as error:
         raise RejudgeError(str(error)) from error
-
-
-def _metrics_bytes(session: Path, names: Sequence[str]) -> int:
-    """The size of the scenarios' `metrics.json` together."""
-    paths = [session / name / layout.METRICS for name in names]
-    return sum(path.stat().st_size for path in paths if path.is_file())
 
 
 def _read_record(session: Path) -> _Record:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from voiceeval_engine.live import events
 from voiceeval_engine.run.results import loaded_event
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.resume import classify, scenario_names, soft_check
-from voiceeval_engine.session.run_args import invocations
+from voiceeval_engine.session.run_args import invocations, newest_options
 
 
 class ResumeError(Exception):
@@ -30,7 +30,7 @@ class Prepared:
     loaded: tuple[events.ScenarioScored, ...] = ()
     moved: tuple[tuple[str, str], ...] = ()
     not_in_run: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
 
 
 def find_session(output_dir: Path, timestamp: str) -> Path:
@@ -56,8 +56,7 @@ def prepare(session: Path, names: Sequence[str], min_agent_turns: int, resume_ts
             loaded.append(loaded_event(session, name, min_agent_turns))
         elif found.state == "in-flight":
             moved.append((name, layout.move_aside(layout.scenario_dir(session, name), resume_ts).name))
-    earlier = invocations(session)
-    parsed = earlier[-1].get("parsed_args") if earlier else None
+    earlier = newest_options(invocations(session))
     _keep_summary(session, resume_ts)
     return Prepared(
         loaded=tuple(loaded),
@@ -65,7 +64,7 @@ def prepare(session: Path, names: Sequence[str], min_agent_turns: int, resume_ts
         not_in_run=tuple(name for name in scenario_names(session) if name not in queued),
         warnings=(
             *(f"{name}: the attempt by hand at it never began, its earlier result counts again." for name in back),
-            *(soft_check(parsed, parsed_args) if isinstance(parsed, dict) else ()),
+            *soft_check(earlier, parsed_args),
         ),
     )
 

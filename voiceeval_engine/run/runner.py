@@ -72,8 +72,8 @@ class Runner:
         else:
             self.session, timestamp = find_session(options.output_dir, options.resume), options.resume
         self._timestamp = timestamp
-        started_at = datetime.now().isoformat(timespec="seconds")
-        self._lock = SessionLock(self.session, started_at, str(socket_path(self.session)))
+        self._started_at = datetime.now().isoformat(timespec="seconds")
+        self._lock = SessionLock(self.session, self._started_at, str(socket_path(self.session)))
         self._offload = Offload()
         self._journal = Journal(self.session / layout.JOURNAL, self._offload.threads)
         for listener in listeners:
@@ -95,7 +95,7 @@ class Runner:
         self._records = Records(self.session, self._run_ts, shop, scenarios, self._backlog, self._ledger, self._logs, self._secrets)
         self._roster = None if options.pairs_from is None else Roster(self._records, options.pairs_from, len(self._names))
         self._disk = self._records.disk
-        hand = Hand(self._names, self._records, self._journal, started_at, self.stop)
+        hand = Hand(self._names, self._records, self._journal, self._started_at, self.stop)
         self._control = ControlServer(self.session, hand.obey, partial(self._log.warning, "%s"))
 
     def stop(self) -> None:
@@ -184,8 +184,7 @@ class Runner:
                 pairs_from=events.clip(str(options.pairs_from or "")),
             )
         )
-        started_at = datetime.now().isoformat(timespec="seconds")
-        invocation = Invocation(started_at, self._argv, self._parsed_args, self._names, resumed=options.resume is not None)
+        invocation = Invocation(self._started_at, self._argv, self._parsed_args, self._names, resumed=options.resume is not None)
         for problem in self._unusable:
             self._log.warning("%s", problem)
         warning = append_invocation(self.session, invocation, self._secrets)

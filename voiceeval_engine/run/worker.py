@@ -17,7 +17,7 @@ from voiceeval_engine.audio.noise import NoiseError
 from voiceeval_engine.bridge.setup import Pair, probe
 from voiceeval_engine.domains.registry import DomainError
 from voiceeval_engine.live import events
-from voiceeval_engine.run.attempt import AttemptResult, run_attempt
+from voiceeval_engine.run.attempt import AttemptResult, racing, run_attempt
 from voiceeval_engine.run.backlog import STOPPED, Job
 from voiceeval_engine.run.fuse import Fuse
 from voiceeval_engine.run.logs import TOLD
@@ -100,17 +100,12 @@ class Worker:
 
     async def _probe(self) -> str | None:
         """As `bridge.setup.probe`; whatever it raises is no answer either, and it is dropped when the run is over."""
-        probing, over = asyncio.create_task(probe(self.pair, self._log)), asyncio.create_task(self._backlog.until_over())
         try:
-            await asyncio.wait({probing, over}, return_when=asyncio.FIRST_COMPLETED)
-            return await probing if probing.done() else "the run is over"
+            async with racing(probe(self.pair, self._log), self._backlog.until_over()) as probing:
+                return await probing if probing.done() else "the run is over"
         except Exception as error:  # noqa: BLE001 - a worker that dies would leave its scenarios to nobody
             self._log.exception("pair %d: the probe failed", self.pair.number + 1)
             return f"unexpected error: {error!r}"
-        finally:
-            probing.cancel()
-            over.cancel()
-            await asyncio.gather(probing, over, return_exceptions=True)
 
     async def _guarded(self, job: Job) -> bool:
         """Run the job; whatever it raises is its own trouble. Returns whether it has come to its end."""

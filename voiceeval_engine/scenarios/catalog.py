@@ -38,9 +38,6 @@ class Source(Protocol):
     def load(self, name: str) -> Scenario:
         """Build one scenario; raises ScenarioError."""
 
-    def domain_of(self, name: str) -> str:
-        """A scenario's domain."""
-
     def close(self) -> None:
         """Let go what it has started; from any thread."""
 
@@ -109,10 +106,6 @@ class Catalog:
     def is_embedded(self, name: str) -> bool:
         """Whether a scenario is shipped with us; raises ScenarioError for a name that is not there."""
         return self._source(name).embedded
-
-    def domain_of(self, name: str) -> str:
-        """A scenario's domain; raises ScenarioError for a name that is not there."""
-        return self._source(name).domain_of(name)
 
     def get(self, name: str) -> Scenario:
         """Build a scenario; raises ScenarioError, naming near matches where there is none of that name."""

@@ -13,15 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from voiceeval_engine.scenarios.model import JsonDict, NoiseConfig, Scenario, ScenarioError, Signal
 
 
-class _Noise(BaseModel):
-    noise_files: tuple[str, ...] = ()
-    gain_db: float = Field(default=0.0, allow_inf_nan=False)
-    max_noise_duration: float = Field(default=600.0, gt=0, allow_inf_nan=False)
-    random_offset: bool = True
-    random_white_noise: bool = False
-    white_noise_db: float = Field(default=-90.0, le=0, allow_inf_nan=False)
-
-
 class _Described(BaseModel):
     model_config = ConfigDict(frozen=True)
 
@@ -35,7 +26,7 @@ class _Described(BaseModel):
     user_state: JsonDict = Field(default_factory=dict)
     agent_state: JsonDict = Field(default_factory=dict)
     success_signals: tuple[Signal, ...] = Field(min_length=1)
-    noise_config: _Noise | None = None
+    noise_config: NoiseConfig | None = None
     ignore_capitalization: bool = False
     ignore_punctuation: bool = False
     clean_text: bool = False
@@ -61,5 +52,4 @@ def described(name: str, data: Mapping[str, Any]) -> Scenario:
         place = ".".join(map(str, first["loc"]))
         raise ScenarioError(f"{place}: {first['msg']}; it is {str(first['input'])[:100]!r}") from error
     values = {key: getattr(found, key) for key in _Described.model_fields if key != "noise_config"}
-    noise = None if found.noise_config is None else NoiseConfig(**found.noise_config.model_dump())
-    return Scenario(name=name, noise=noise, **values)
+    return Scenario(name=name, noise=found.noise_config, **values)

@@ -1,15 +1,17 @@
 """What a scenario is, whatever source it came from.
 
-Sources (packs, later an installed package or a saved session) build these; bridge, scoring and evidence read them. Holds no file
-access. May import the standard library and the lowest floor only. Rules: scenarios page of the specification.
+Sources (packs, an installed package, a saved session) build these; bridge, scoring and evidence read them. Holds no file access.
+May import the standard library, pydantic and the lowest floor only. Rules: scenarios page of the specification.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Annotated, Any, Literal, Protocol, get_args
+
+from pydantic import Field
 
 from voiceeval_engine.domains.twins import Twins
 
@@ -42,6 +44,17 @@ def check_name(name: str) -> str:
     return name
 
 
+def usable_names(names: Iterable[str], source: object, errors: list[Exception]) -> tuple[str, ...]:
+    """Those of a source's names that are usable, sorted; `errors` gets a sentence for each of the others."""
+    usable = set()
+    for name in names:
+        try:
+            usable.add(check_name(name))
+        except ScenarioError as error:
+            errors.append(ScenarioError(f"{source}: {error}"))
+    return tuple(sorted(usable))
+
+
 def name_prefix(name: str) -> str:
     """The bucket for per-domain rates and `--domain`: what stands before the first `__`, else the whole name."""
     return name.split("__", 1)[0]
@@ -49,14 +62,17 @@ def name_prefix(name: str) -> str:
 
 @dataclass(frozen=True)
 class NoiseConfig:
-    """Noise that the agent hears mixed into the user's speech. Gains in dB, durations in s; fields in the order of `metadata.json`."""
+    """Noise that the agent hears mixed into the user's speech. Gains in dB, durations in s; fields in the order of `metadata.json`.
+
+    The bounds are for what was read: the models of a source's data check them.
+    """
 
     noise_files: tuple[str, ...] = ()
-    gain_db: float = 0.0
-    max_noise_duration: float = 600.0
+    gain_db: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    max_noise_duration: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 600.0
     random_offset: bool = True
     random_white_noise: bool = False
-    white_noise_db: float = -90.0
+    white_noise_db: Annotated[float, Field(le=0, allow_inf_nan=False)] = -90.0
 
 
 class Elsewhere(Protocol):

@@ -19,7 +19,7 @@ from typing import Any
 
 from voiceeval_engine.domains.registry import Db, Side
 from voiceeval_engine.scenarios.described import described
-from voiceeval_engine.scenarios.model import JsonDict, Scenario, ScenarioError, check_name
+from voiceeval_engine.scenarios.model import JsonDict, Scenario, ScenarioError, usable_names
 from voiceeval_engine.scenarios.nemo_process import HelperError, HelperProcess
 
 PACKAGE = "nemo_voice_agent"
@@ -42,7 +42,8 @@ class NemoSource:
         self._helper = helper or HelperProcess()
         self._listing = threading.Lock()
         self._names: tuple[str, ...] | None = None
-        self._errors: list[Exception] = []
+        self.errors: list[Exception] = []
+        """Empty before the names were asked for."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,15 +52,6 @@ class NemoSource:
             if self._names is None:
                 self._names = self._list()
             return self._names
-
-    @property
-    def errors(self) -> tuple[Exception, ...]:
-        """Empty before the names were asked for."""
-        return tuple(self._errors)
-
-    def domain_of(self, name: str) -> str:
-        """Builds the scenario: a name does not always begin with its domain."""
-        return self.load(name).domain
 
     def load(self, name: str) -> Scenario:
         """Build one scenario; raises ScenarioError, which says what raised."""
@@ -83,15 +75,9 @@ class NemoSource:
         try:
             found, _ = self._helper.ask("names")
         except HelperError as error:
-            self._errors.append(ScenarioError(f"the scenarios of {PACKAGE} cannot be listed: {error}"))
+            self.errors.append(ScenarioError(f"the scenarios of {PACKAGE} cannot be listed: {error}"))
             return ()
-        names = set()
-        for name in found:
-            try:
-                names.add(check_name(name))
-            except ScenarioError as error:
-                self._errors.append(ScenarioError(f"{PACKAGE}: {error}"))
-        return tuple(sorted(names))
+        return usable_names(found, PACKAGE, self.errors)
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,16 @@ May import its own folder and pydantic. Rule: scenarios page, "YAML packs".
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from voiceeval_engine.scenarios.model import JsonDict, Side, Signal
-from voiceeval_engine.scenarios.script import ScriptManners, Step
-
-
-class _Checked(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+from voiceeval_engine.scenarios.model import JsonDict, NoiseConfig, Side, Signal
+from voiceeval_engine.scenarios.script import Checked, ScriptManners, Step
 
 
-class DomainFile(_Checked):
+class DomainFile(Checked):
     """`domain.yaml`. Databases are paths (YAML or JSON) inside the pack; `module` holds the tools of a domain that is not ours."""
 
     domain: str = Field(min_length=1)
@@ -32,7 +29,7 @@ class DomainFile(_Checked):
     max_duration: float = Field(default=120.0, gt=0, allow_inf_nan=False)
 
 
-class SideSpec(_Checked):
+class SideSpec(Checked):
     """One side of a scenario: what its prompt adds to the domain's, and the script for the embedded bots."""
 
     instructions: str = ""
@@ -40,7 +37,7 @@ class SideSpec(_Checked):
     manners: ScriptManners = ScriptManners()
 
 
-class Action(_Checked):
+class Action(Checked):
     """One reference action."""
 
     side: Side = "agent"
@@ -48,7 +45,7 @@ class Action(_Checked):
     arguments: JsonDict = Field(default_factory=dict)
 
 
-class Initialization(_Checked):
+class Initialization(Checked):
     """One initialization action."""
 
     side: Side = "agent"
@@ -56,28 +53,21 @@ class Initialization(_Checked):
     arguments: JsonDict = Field(default_factory=dict)
 
 
-class Assertion(_Checked):
+class Assertion(Initialization):
     """One predicate over a side's final database."""
 
-    side: Side = "agent"
-    func_name: str = Field(min_length=1)
-    arguments: JsonDict = Field(default_factory=dict)
     assert_value: Any
     message: str | None = None
 
 
-class Noise(_Checked):
+@dataclass(frozen=True)
+class Noise(NoiseConfig):
     """`noise`; files are paths inside the pack."""
 
-    noise_files: tuple[str, ...] = ()
-    gain_db: float = Field(default=0.0, allow_inf_nan=False)
-    max_noise_duration: float = Field(default=600.0, gt=0, allow_inf_nan=False)
-    random_offset: bool = True
-    random_white_noise: bool = False
-    white_noise_db: float = Field(default=-90.0, le=0, allow_inf_nan=False)
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
 
-class ScenarioFile(_Checked):
+class ScenarioFile(Checked):
     """One scenario. With `reference_actions` (an empty list too) the expected databases come from a replay.
 
     They are the reference answer as well, unless there are none or `reference_answer` is given.

@@ -20,11 +20,10 @@ from voiceeval_engine.scenarios import yaml_file
 from voiceeval_engine.scenarios.gold import ReplayFailed, replay
 from voiceeval_engine.scenarios.model import JsonDict, NoiseConfig, Scenario, ScenarioError, Side, check_name
 from voiceeval_engine.scenarios.pack_format import DomainFile, Noise, ScenarioFile, SideSpec
-from voiceeval_engine.scenarios.script import Script, render_prompt
+from voiceeval_engine.scenarios.script import END_TOOL, Script, render_prompt
 from voiceeval_engine.scenarios.yaml_file import Entry, PackProblem
 
 DOMAIN_FILE = "domain.yaml"
-END_TOOL = "EndConversation"
 
 
 class Pack:
@@ -34,8 +33,8 @@ class Pack:
         self.folder = folder
         self.embedded = embedded
         self._specs: dict[str, tuple[ScenarioFile, Entry]] = {}
-        self._errors: list[PackProblem] = []
-        self._names: tuple[str, ...] = ()
+        self.errors: list[PackProblem] = []
+        self.names: tuple[str, ...] = ()
         self._defaults: DomainFile | None = None
         self._defaults_entry = Entry(folder / DOMAIN_FILE, None, None)
         try:
@@ -43,28 +42,13 @@ class Pack:
             self._defaults = self._defaults_entry.check(DomainFile, "the pack's defaults")
             files = sorted(file for file in folder.iterdir() if file.suffix in (".yaml", ".yml") and file.name != DOMAIN_FILE)
         except PackProblem as problem:
-            self._errors.append(problem)
+            self.errors.append(problem)
             return
         for file in files:
             self._read(file)
-        if not self._specs and not self._errors:
-            self._errors.append(PackProblem(folder, None, f"there is no scenario beside {DOMAIN_FILE}"))
-        self._names = tuple(sorted(self._specs))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The scenarios that can be loaded."""
-        return self._names
-
-    @property
-    def errors(self) -> tuple[PackProblem, ...]:
-        """What was found wrong when the pack was opened."""
-        return tuple(self._errors)
-
-    def domain_of(self, name: str) -> str:
-        """The tool registry's namespace of a scenario."""
-        self._find(name)
-        return self._common.domain
+        if not self._specs and not self.errors:
+            self.errors.append(PackProblem(folder, None, f"there is no scenario beside {DOMAIN_FILE}"))
+        self.names = tuple(sorted(self._specs))
 
     def load(self, name: str) -> Scenario:
         """Build one scenario; raises ScenarioError, with file and line where they are known."""
@@ -82,7 +66,7 @@ class Pack:
     @property
     def _common(self) -> DomainFile:
         if self._defaults is None:
-            raise ScenarioError(f"the pack {self.folder} cannot be used: {self._errors[0]}")
+            raise ScenarioError(f"the pack {self.folder} cannot be used: {self.errors[0]}")
         return self._defaults
 
     def _find(self, name: str) -> tuple[ScenarioFile, Entry]:
@@ -95,13 +79,13 @@ class Pack:
         try:
             whole = yaml_file.read(file)
         except PackProblem as problem:
-            self._errors.append(problem)
+            self.errors.append(problem)
             return
         for entry in yaml_file.entries(whole):
             try:
                 self._add(entry)
             except PackProblem as problem:
-                self._errors.append(problem)
+                self.errors.append(problem)
 
     def _add(self, entry: Entry) -> None:
         if not isinstance(entry.data, dict):
@@ -215,9 +199,8 @@ class Pack:
     def _noise(self, noise: Noise | None, entry: Entry) -> NoiseConfig | None:
         if noise is None:
             return None
-        values = noise.model_dump()
-        values["noise_files"] = tuple(str(self._inside(path, entry, "noise")) for path in noise.noise_files)
-        return NoiseConfig(**values)
+        files = tuple(str(self._inside(path, entry, "noise")) for path in noise.noise_files)
+        return NoiseConfig(**{**vars(noise), "noise_files": files})
 
     def _inside(self, path: str, entry: Entry, field: str) -> Path:
         file = (self.folder / path).resolve()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from voiceeval_engine.scenarios.described import described
-from voiceeval_engine.scenarios.model import Scenario, ScenarioError, check_name
+from voiceeval_engine.scenarios.model import Scenario, ScenarioError, usable_names
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import parse_json
 
@@ -41,27 +41,14 @@ class SavedSource:
 
     def __init__(self, session: Path) -> None:
         self._session = session
-        self._errors: list[Exception] = []
+        self.errors: list[Exception] = []
         try:
             held = {folder.name.partition(layout.KILLED_INFIX) for folder in _held(session)}
         except OSError as error:
             raise ScenarioError(f"{session}: {error.strerror}") from error
         whole = {name for name, killed, _ in held if not (killed and "~" in name)}  # a name that was shortened is none
-        self._names = tuple(sorted(filter(self._usable, whole)))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Those with a `scenario_config/`, sorted; whether it can be used is seen when one is loaded."""
-        return self._names
-
-    @property
-    def errors(self) -> tuple[Exception, ...]:
-        """Names that cannot be used."""
-        return tuple(self._errors)
-
-    def domain_of(self, name: str) -> str:
-        """As its metadata has it."""
-        return self.load(name).domain
+        self.names = usable_names(whole, session, self.errors)
+        """Those with a `scenario_config/`; whether it can be used is seen when one is loaded."""
 
     def load(self, name: str) -> Scenario:
         """Build one scenario; raises ScenarioError where it needs a database or a file cannot be used."""
@@ -72,14 +59,6 @@ class SavedSource:
 
     def close(self) -> None:
         """There is nothing to let go."""
-
-    def _usable(self, name: str) -> bool:
-        try:
-            check_name(name)
-        except ScenarioError as error:
-            self._errors.append(ScenarioError(f"{self._session}: {error}"))
-            return False
-        return True
 
     def _load(self, name: str) -> Scenario:
         folder = self._folder(name)

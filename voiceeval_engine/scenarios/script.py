@@ -16,24 +16,28 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FENCE = re.compile(r"^```script[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 MAX_SCRIPT_CHARACTERS = 65_536
+END_TOOL = "EndConversation"
+"""Offered on both sides; it ends the conversation and belongs to no domain."""
 
 
 class BadScript(Exception):
     """A prompt's script block cannot be used; the message says why."""
 
 
-class _Checked(BaseModel):
+class Checked(BaseModel):
+    """What people write: a field that is not known is an error."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ToolCall(_Checked):
+class ToolCall(Checked):
     """One call of a domain's tool, on the database of the side that calls."""
 
     name: str = Field(min_length=1)
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
-class Step(_Checked):
+class Step(Checked):
     """One turn of a side: tools first, then the words, then what ends the conversation.
 
     `stall: always` says nothing from here on; `stall: N` does so on the first N attempts and is passed over later.
@@ -61,7 +65,7 @@ class Step(_Checked):
         return self
 
 
-class ScriptManners(_Checked):
+class ScriptManners(Checked):
     """How a bot's audio and events come; what is not given stays as the bot was started. Times in s.
 
     A bot with a `delay` under 0.3 takes any pause for the end: what it hears must be single words.
@@ -77,7 +81,7 @@ class ScriptManners(_Checked):
     delay: float | None = Field(default=None, ge=0.1, le=60)
 
 
-class Script(_Checked):
+class Script(Checked):
     """One side of one conversation. `name` is the key under which a bot counts attempts."""
 
     name: str = Field(min_length=1)

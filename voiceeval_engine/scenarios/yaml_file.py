@@ -26,13 +26,16 @@ class _Loader(_Safe):  # type: ignore[misc]
     }
 
 
+_NO_FIELD = "there is no such field"
 _WORDS = {
     "missing": "is missing",
     "tuple_type": "must be a list",
     "dict_type": "must be a mapping",
     "model_type": "must be a mapping",
+    "dataclass_type": "must be a mapping",
     "string_type": "must be a text; put it in quotes",
-    "extra_forbidden": "there is no such field",
+    "extra_forbidden": _NO_FIELD,
+    "unexpected_keyword_argument": _NO_FIELD,
 }
 """What pydantic says in the words of Python, by the error's type."""
 _HINTS = {"mapping values are not allowed": "; a text with a colon needs quotes, or the indent is not right"}
@@ -114,7 +117,7 @@ def _told(error: Mapping[str, Any], model: type[BaseModel]) -> str:
     """What is wrong with a value, in the words of who writes YAML."""
     kind, given = error["type"], error["input"]
     told = _WORDS.get(kind) or str(error["msg"]).removeprefix("Input ").removeprefix("Value error, ")
-    if kind == "extra_forbidden":
+    if told == _NO_FIELD:
         near = difflib.get_close_matches(str(error["loc"][-1]), _field_names(model), n=1)
         return f"{told}; did you mean {near[0]}?" if near else told
     shown = kind not in ("missing", "value_error") and (given is None or isinstance(given, str | int | float))

@@ -132,6 +132,11 @@ def changed_at(path: Path | str) -> int:
         return 0
 
 
+def size_of(paths: Iterable[Path]) -> int:
+    """The bytes of those of these files that are there. Raises OSError."""
+    return sum(path.stat().st_size for path in paths if path.is_file())
+
+
 def json_safe(value: Any, depth: int = 0) -> Any:
     """A copy of foreign data that `write_json` accepts: what JSON has no form for becomes its text, what is too deep a note."""
     if value is None or isinstance(value, bool | str):

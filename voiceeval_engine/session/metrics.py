@@ -110,8 +110,7 @@ def latency_stats(values: Sequence[float]) -> dict[str, float]:
 
 
 def count_agent_responses(metrics: Mapping[str, Any], context_loader: ContextLoader) -> int | None:
-    """How often the agent answered; None when nothing tells. The one count for floor, soft trigger, resume and
-    check-resume.
+    """How often the agent answered; None when nothing tells. The one count for floor, soft trigger, resume and check-resume.
 
     It is `token_usage.agent.n_calls`; 0 there while `turns` holds agent turns means "not reported", then those are counted. Without
     that key it is the assistant messages of the context that `context_loader` gives.
@@ -136,11 +135,9 @@ def no_context() -> None:
 
 
 def parse_metrics(value: Any) -> ScenarioMetrics:
-    """Read a `metrics.json` value. Absent keys are fine, numbers that are none are not: raises BadMetrics, nothing
-    else.
+    """Read a `metrics.json` value. Absent keys are fine, numbers that are none are not: raises BadMetrics, nothing else.
 
-    Resume and aggregate both call this, so that a scenario which the aggregate cannot count is never taken for
-    completed.
+    Resume and aggregate both call this, so that a scenario which the aggregate cannot count is never taken for completed.
     """
     if not isinstance(value, Mapping):
         raise BadMetrics("the root is no object")

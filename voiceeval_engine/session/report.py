@@ -15,10 +15,10 @@ from typing import Any, Literal
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.aggregate import Entry, Rate, RunAggregate, RunReport
 from voiceeval_engine.session.evidence import LogSegment
-from voiceeval_engine.session.metrics import ScenarioMetrics, latency_stats, whole
+from voiceeval_engine.session.metrics import ScenarioMetrics, at, latency_stats, whole
 from voiceeval_engine.session.resume import NO_FOLDER, NO_METRICS, classify, session_names
 from voiceeval_engine.session.run_args import floor_of, invocations, newest_options, recorded_names, shareable
-from voiceeval_engine.session.summary import SummaryNotes, warning_lines, wilson_interval
+from voiceeval_engine.session.summary import DOMAIN_BLOCKS, SummaryNotes, warning_lines, wilson_interval
 from voiceeval_engine.session.transcripts import read_log, turns_of
 
 Outcome = Literal["passed", "failed", "stalled", "no verdict", "pending", "unreadable", "not run"]
@@ -39,7 +39,6 @@ RATES = {
     "clean_exit": ("Clean exit", "scenarios"),
 }
 """The label and the unit of each rate."""
-_BY_DOMAIN = ("success", "task_success", "db_state_match", "nl_assertion", "db_state_assertion")
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ class SessionReport:
     @property
     def complete(self) -> bool:
         """Whether every scenario has its result."""
-        return all(each.outcome not in ("pending", "unreadable", "not run") for each in self.scenarios)
+        return not self.count("pending", "unreadable", "not run")
 
     def count(self, *outcomes: Outcome) -> int:
         """How many scenarios came out as one of these."""
@@ -169,19 +168,18 @@ def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mappin
     judgements = {name: aggregate.read(session, name) for name in names}
     run = aggregate.report()
     entries = {entry.name: entry for entry in run.entries}
-    unreadable, aside = dict(run.unreadable), _moved_aside(session)
+    without: dict[str, tuple[Outcome, str]] = dict.fromkeys(run.pending, ("pending", "the judge has not answered"))
+    without |= {name: ("unreadable", reason) for name, reason in run.unreadable}
+    aside = _moved_aside(session)
     scenarios = []
     for name in names:
         if name in entries:
             scenarios.append(_reported(session, entries[name], judgements[name], aside.get(name, ())))
-        elif name in run.pending:
-            scenarios.append(ReportedScenario(name, "pending", "the judge has not answered", moved_aside=aside.get(name, ())))
-        elif name in unreadable:
-            scenarios.append(ReportedScenario(name, "unreadable", unreadable[name], moved_aside=aside.get(name, ())))
-        else:
+            continue
+        if name not in without:
             found = classify(session, name, floor).reason
-            reason = (did_not_run or {}).get(name) or _WITHOUT_RESULT.get(found, found)
-            scenarios.append(ReportedScenario(name, "not run", reason, moved_aside=aside.get(name, ())))
+            without[name] = "not run", (did_not_run or {}).get(name) or _WITHOUT_RESULT.get(found, found)
+        scenarios.append(ReportedScenario(name, *without[name], moved_aside=aside.get(name, ())))
     missing = tuple((each.name, each.reason) for each in scenarios if each.outcome == "not run")
     notes = SummaryNotes(
         did_not_run=missing,
@@ -192,8 +190,8 @@ def read_report(session: Path, *, queue: Sequence[str] = (), did_not_run: Mappin
         session=session.resolve().name,
         run=run,
         notes=notes,
-        rates=tuple(_rates(run)),
-        domains=tuple((key, rates) for key in _BY_DOMAIN if (rates := tuple(_domain_rates(run, key)))),
+        rates=tuple(_measured(key, *RATES[key], run.rates[key]) for key in RATES if key in run.rates),
+        domains=tuple((key, rates) for key in DOMAIN_BLOCKS if (rates := tuple(_domain_rates(run, key)))),
         scenarios=tuple(scenarios),
         invocations=tuple(map(_started, records)),
     )
@@ -208,8 +206,8 @@ def _reported(session: Path, entry: Entry, judged: Mapping[str, Any], aside: tup
         outcome=_outcome(metrics),
         metrics=metrics,
         latency=latency_stats([record.latency_ms for record in metrics.latencies]),
-        passed_signals=_texts(breakdown.get("passed") if isinstance(breakdown, Mapping) else None),
-        not_applicable=_texts(breakdown.get("not_applicable") if isinstance(breakdown, Mapping) else None),
+        passed_signals=_texts(at(breakdown, "passed")),
+        not_applicable=_texts(at(breakdown, "not_applicable")),
         end_reason=clipped(raw.get("conversation_end_reason")),
         turns=tuple(LogSegment(each.start, each.end, each.role, clipped(each.text), each.latency_ms) for each in turns),
         judge_reason=clipped(judged.get("reason")),
@@ -276,12 +274,6 @@ def _moved_aside(session: Path) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _rates(run: RunReport) -> Iterable[MeasuredRate]:
-    for key, (label, unit) in RATES.items():
-        if key in run.rates:
-            yield _measured(key, label, unit, run.rates[key])
-
-
 def _domain_rates(run: RunReport, key: str) -> Iterable[MeasuredRate]:
     for domain, rates in run.by_domain.items():
         if key in rates:
@@ -294,11 +286,10 @@ def _measured(key: str, label: str, unit: str, rate: Rate) -> MeasuredRate:
 
 def _started(record: Mapping[str, Any]) -> Started:
     safe = shareable(record)
-    parsed, argv = safe.get("parsed_args"), safe.get("argv")
-    options = parsed if isinstance(parsed, Mapping) else {}
+    options = newest_options([safe])
     return Started(
         started_at=clipped(record.get("started_at")),
-        argv=_texts(argv),
+        argv=_texts(safe.get("argv")),
         options=tuple((clipped(name), clipped(value) if value is not None else "null") for name, value in options.items()),
         scenarios=len(recorded_names(record)),
     )

@@ -27,7 +27,7 @@ _SIGNALS = (
     ("judge_passed", "Judge passed (>= threshold): ", "scenarios"),
     ("clean_exit", "Clean exit: ", "scenarios"),
 )
-_DOMAIN_BLOCKS = {
+DOMAIN_BLOCKS = {
     "success": "Per-Domain Success Rate:",
     "task_success": "Per-Domain Task Success Rate (excl. clean_exit):",
     "db_state_match": "Per-Domain DB-State Match Rate:",
@@ -217,7 +217,7 @@ def _tokens(report: RunReport) -> list[str]:
 
 def _domains(report: RunReport) -> list[str]:
     lines: list[str] = []
-    for name, title in _DOMAIN_BLOCKS.items():
+    for name, title in DOMAIN_BLOCKS.items():
         rates = {domain: rates[name] for domain, rates in report.by_domain.items() if name in rates}
         if len(rates) > 1:
             lines += ["", title, _SINGLE, *(f"  {domain}: {_percent(rate)} ({_of(rate)})" for domain, rate in rates.items())]

@@ -39,11 +39,11 @@ _TAKES_PROXY = "proxy" in inspect.signature(connect.__init__).parameters
 
 
 class LinkError(Exception):
-    """A bot cannot be talked to. `bot` is `agent` or `user`; the message is a sentence for the operator."""
+    """A bot cannot be talked to. The message is a sentence for the operator: which bot (`who`), then `what`, which is kept apart too."""
 
-    def __init__(self, bot: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.bot = bot
+    def __init__(self, who: str, what: str) -> None:
+        super().__init__(f"{who} {what}")
+        self.what = what
 
 
 class ConnectFailed(LinkError):
@@ -131,7 +131,7 @@ class BotLink:
                 reason, final = f"the URL cannot be used: {error}", True
             await self._shut()
             if delay is None or final:
-                raise ConnectFailed(self.bot, f"{self.bot} bot at {self.url}: {reason}")
+                raise ConnectFailed(f"{self.bot} bot at {self.url}:", reason)
             self._log.info("%s bot at %s: %s; next try in %g s", self.bot, self.url, reason, delay)
             await asyncio.sleep(delay)
 
@@ -142,7 +142,7 @@ class BotLink:
         """
         reply = await self._exchange(t, lambda id_: rtvi.client_message(t, d, id_), timeout)
         if isinstance(reply, rtvi.ErrorData):
-            raise RequestFailed(self.bot, f"{self.bot} bot refused {t}: {rtvi.shorten(reply.error)}")
+            raise RequestFailed(f"{self.bot} bot", f"refused {t}: {rtvi.shorten(reply.error)}")
         return reply
 
     def send_text(self, content: str) -> None:
@@ -211,13 +211,13 @@ class BotLink:
             async with asyncio.timeout(seconds):
                 return await pending.reply
         except TimeoutError:
-            raise NotAnswered(self.bot, f"{self.bot} bot did not answer {t} within {seconds:g} s") from None
+            raise NotAnswered(f"{self.bot} bot", f"did not answer {t} within {seconds:g} s") from None
         finally:
             self._pending.pop(id_, None)
 
     def _send(self, text: str) -> None:
         if self._ws is None or self._lost is not None:
-            raise RequestFailed(self.bot, f"{self.bot} bot: {self._lost or 'not connected'}")
+            raise RequestFailed(f"{self.bot} bot:", self._lost or "not connected")
         broadcast((self._ws,), frames.encode_message(text))
 
     def _next_id(self) -> str:
@@ -242,9 +242,7 @@ class BotLink:
             self.busy = ws.protocol.close_code == _BUSY_CODE
             for pending in self._pending.values():
                 if not pending.reply.done():
-                    pending.reply.set_exception(
-                        RequestFailed(self.bot, f"{self.bot} bot: {sentence} before it answered {pending.type_}")
-                    )
+                    pending.reply.set_exception(RequestFailed(f"{self.bot} bot:", f"{sentence} before it answered {pending.type_}"))
             if self._listener is not None and self._opened and not self._closing:
                 self._listener.on_lost(sentence)
 
@@ -312,7 +310,7 @@ class BotLink:
             return
         if pending is not None and not pending.reply.done():
             pending.reply.set_exception(
-                RequestFailed(self.bot, f"{self.bot} bot answered {pending.type_} with an unusable reply: {error}")
+                RequestFailed(f"{self.bot} bot", f"answered {pending.type_} with an unusable reply: {error}")
             )
 
     def _receive_heavy(self, text: str) -> None:
