@@ -67,11 +67,11 @@ def _measure(options: argparse.Namespace, folder: Path) -> list[Figure]:
         case "recording":
             return bench_recording.run(folder, options.seconds)
         case "cost":
-            return bench_cost.run(folder, options.pairs, options.seconds, options.lengths)
+            return bench_cost.run(folder, options.pairs, options.seconds, options.lengths, options.times)
         case "pacing":
-            return bench_pacing.run(folder, options.pairs, options.seconds)
+            return bench_pacing.run(folder, options.pairs, options.seconds, options.times)
         case "scale":
-            return bench_scale.run(folder, options.pairs, options.seconds)
+            return bench_scale.run(folder, options.pairs, options.seconds, options.times)
         case "resume":
             return bench_resume.run(folder, options.scenarios, options.times)
         case "data":
@@ -100,16 +100,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     recording = benches.add_parser("recording", help="the recording's channels against the log (about 10 min)")
     recording.add_argument("--seconds", type=float, default=600.0, help="of conversation (600)")
-    cost = benches.add_parser("cost", help="CPU and memory of the engine (about 18 min)")
+    cost = benches.add_parser("cost", help="CPU and memory of the engine (about 26 min)")
     cost.add_argument("--pairs", type=int, nargs="*", default=[1, 8], help="a run for each of these numbers (1 8)")
     cost.add_argument("--seconds", type=float, default=60.0, help="of conversation in each of those (60)")
     cost.add_argument("--lengths", type=float, nargs="*", default=[20, 120, 600], help="s of conversation of one pair (20 120 600)")
-    pacing = benches.add_parser("pacing", help="lateness of frames (about 2 min)")
+    cost.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
+    pacing = benches.add_parser("pacing", help="lateness of frames (about 11 min)")
     pacing.add_argument("--pairs", type=int, nargs="+", default=[1, 8], help="pairs that talk at once (1 8)")
     pacing.add_argument("--seconds", type=float, default=60.0, help="of conversation (60)")
-    scale = benches.add_parser("scale", help="many pairs on one core (about 7 min)")
+    pacing.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
+    scale = benches.add_parser("scale", help="many pairs on one core (about 30 min)")
     scale.add_argument("--pairs", type=int, nargs="+", default=[1, 8, 32, 64, 100], help="a run for each (1 8 32 64 100)")
     scale.add_argument("--seconds", type=float, default=60.0, help="of conversation a run, at least 30 (60)")
+    scale.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
     startup = benches.add_parser("startup", help="wall time of the short commands (10 s)")
     startup.add_argument("--times", type=int, default=5, help="runs of which the median is taken (5)")
     console = benches.add_parser("console", help="what the console shows, writes and costs (about 3.5 min)")
@@ -131,7 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     soak = benches.add_parser("soak", help="eight pairs and faults, nothing grows and nothing is lost; not one of `all`")
     soak.add_argument("--minutes", type=float, default=10.0, help="about so long (10)")
     soak.add_argument("--seed", type=int, default=0, help="of the faults (0)")
-    every = benches.add_parser("all", help="all of them, or some, with their defaults, and one table at the end (about an hour)")
+    every = benches.add_parser(
+        "all", help="all of them, or some, with their defaults, and one table at the end (about 100 min)"
+    )
     every.add_argument("sections", nargs="*", type=_section, default=SECTIONS, metavar="SECTION", help=f"of {', '.join(SECTIONS)}")
     return parser
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import linear_regression, median
 
@@ -19,9 +20,8 @@ BOUND_GROWTH = 0.5
 """MB a minute of the whole process; "no growth", with room for the allocator's noise. The reference: 15.6."""
 SETTLED_AFTER = 20.0
 """s of conversation after which memory is looked at, or half of a conversation shorter than twice that."""
-SHORT = 30.0
-"""s of conversation under which a run is done five times and its median counts."""
-TIMES = 5
+SHORT = 110.0
+"""s of conversation under which a run takes less than two minutes: the median of several counts."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Cost:
     """s of wall time that a scenario takes besides its conversation: set-up, pause, settling, evidence, score."""
 
 
-def run(folder: Path, pairs: list[int], seconds: float, lengths: list[float]) -> list[Figure]:
-    """One run of `seconds` s for each number in `pairs`, bounds standing where issue 2 gives one; one pair for each of `lengths` (s)."""
-    costs = {count: measure(folder / f"cost_{count}", count, seconds) for count in pairs}
+def run(folder: Path, pairs: list[int], seconds: float, lengths: list[float], times: int) -> list[Figure]:
+    """Medians of `times` runs of `seconds` s for each number in `pairs`, with the bounds of issue 2; one pair for each of `lengths` (s)."""
+    costs = {count: measure(folder / f"cost_{count}", count, seconds, times) for count in pairs}
     figures: list[Figure] = []
     for count, cost in costs.items():
         command = f"python -m tests.bench cost --pairs {count} --seconds {seconds:g}"
@@ -68,26 +68,24 @@ def run(folder: Path, pairs: list[int], seconds: float, lengths: list[float]) ->
         per_pair = (costs[most].rss_end - costs[fewest].rss_end) / (most - fewest)
         command = f"python -m tests.bench cost --pairs {fewest} {most} --seconds {seconds:g}"
         figures.append(Figure(command, "resident for each further pair", per_pair, "MB", BOUND_PAIR_MB))
-    figures += _by_length(folder, lengths)
+    figures += _by_length(folder, lengths, times)
     print_figures("Cost of the engine's process (bots in another)", figures)
     return figures
 
 
-def _by_length(folder: Path, lengths: list[float]) -> list[Figure]:
+def _by_length(folder: Path, lengths: list[float], times: int) -> list[Figure]:
     """What a conversation costs by its length, and from the shortest and the longest what a scenario costs whatever its length."""
     figures: list[Figure] = []
     cpu: dict[float, float] = {}
     for seconds in sorted(lengths):
         command = f"python -m tests.bench cost --pairs --lengths {seconds:g}"
-        times = TIMES if seconds < SHORT else 1
-        costs = [measure(folder / f"length_{seconds:g}_{number}", 1, seconds) for number in range(times)]
-        minutes = median(cost.minutes for cost in costs)
-        cpu[minutes] = median(cost.cpu_run for cost in costs)
-        what = f"{seconds:g} s of conversation" + (f", median of {times}" if times > 1 else "")
+        cost = measure(folder / f"length_{seconds:g}", 1, seconds, times if seconds < SHORT else 1)
+        cpu[cost.minutes] = cost.cpu_run
+        what = f"{seconds:g} s of conversation"
         figures += [
-            Figure(command, f"{what}: CPU per conversation minute", cpu[minutes] / minutes, "s", digits=3),
-            Figure(command, f"{what}: resident, highest", max(cost.rss_peak for cost in costs), "MB", digits=1),
-            Figure(command, f"{what}: wall time besides it", median(cost.around for cost in costs), "s"),
+            Figure(command, f"{what}: CPU per conversation minute", cost.cpu_run / cost.minutes, "s", digits=3),
+            Figure(command, f"{what}: resident, highest", cost.rss_peak, "MB", digits=1),
+            Figure(command, f"{what}: wall time besides it", cost.around, "s"),
         ]
     if len(cpu) > 1:
         shortest, longest = min(cpu), max(cpu)
@@ -100,12 +98,19 @@ def _by_length(folder: Path, lengths: list[float]) -> list[Figure]:
     return figures
 
 
-def measure(folder: Path, pairs: int, seconds: float) -> Cost:
-    """Run `pairs` conversations of `seconds` s at once and read the engine's process."""
+def measure(folder: Path, pairs: int, seconds: float, times: int) -> Cost:
+    """Run `pairs` conversations of `seconds` s at once, `times` over, and read the engine's process."""
     names = [f"cost__{number}" for number in range(1, pairs + 1)]
-    with bots(pairs) as running:
-        engine = run_endless(names, seconds, running.urls, folder)
-    return read_cost(engine, names)
+    costs = []
+    for number in range(times):
+        with bots(pairs) as running:
+            costs.append(read_cost(run_endless(names, seconds, running.urls, folder / str(number)), names))
+    return median_cost(costs)
+
+
+def median_cost(costs: Sequence[Cost]) -> Cost:
+    """The median of each figure."""
+    return Cost(*(median(getattr(cost, field.name) for cost in costs) for field in fields(Cost)))
 
 
 def read_cost(engine: EngineRun, names: list[str]) -> Cost:

@@ -6,7 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from tests.bench.bench_cost import Cost, read_cost
+from tests.bench.bench_cost import Cost, median_cost, read_cost
+from tests.bench.bench_pacing import median_lateness
 from tests.bench.processes import BenchError, bots, run_endless
 from tests.bench.table import Figure, print_figures
 
@@ -18,20 +19,20 @@ BOUNDS_FOR = 100
 """Pairs at which the bounds stand."""
 
 
-def run(folder: Path, pairs: list[int], seconds: float) -> list[Figure]:
-    """One run of `seconds` s for each number in `pairs`, recording, journal and scoring on, every pair talking at once."""
+def run(folder: Path, pairs: list[int], seconds: float, times: int) -> list[Figure]:
+    """Medians of `times` runs of `seconds` s for each number in `pairs`, recording, journal and scoring on, every pair talking at once."""
     costs: dict[int, Cost] = {}
     figures: list[Figure] = []
     for count in pairs:
         command = f"python -m tests.bench scale --pairs {count} --seconds {seconds:g}"
-        cost, late = _measure(folder / f"scale_{count}", count, seconds)
+        cost, late = _measure(folder / f"scale_{count}", count, seconds, times)
         costs[count] = cost
         bounded = count >= BOUNDS_FOR
         who = f"{count} pair{'s' if count > 1 else ''}"
         figures += [
             Figure(command, f"{who}: lateness of frames, p50", late["p50"], "ms"),
             Figure(command, f"{who}: p99", late["p99"], "ms", BOUND_P99_MS if bounded else None),
-            Figure(command, f"{who}: worst of {late['ticks']:.0f} ticks", late["max"], "ms"),
+            Figure(command, f"{who}: worst of {times} times {late['ticks']:.0f} ticks", late["max"], "ms"),
             Figure(
                 command, f"{who}: CPU per conversation minute", cost.cpu_run / cost.minutes, "s", BOUND_CPU if bounded else None, 3
             ),
@@ -41,7 +42,7 @@ def run(folder: Path, pairs: list[int], seconds: float) -> list[Figure]:
     fewest, most = min(costs), max(costs)
     if most > fewest:
         command = f"python -m tests.bench scale --pairs {fewest} {most} --seconds {seconds:g}"
-        figures += _law(command, fewest, costs[fewest], most, costs[most], _written_mb(folder / f"scale_{most}"))
+        figures += _law(command, fewest, costs[fewest], most, costs[most], _written_mb(folder / f"scale_{most}" / "0"))
     print_figures("Scale (one engine process on one core, cheap bots on the others)", figures)
     return figures
 
@@ -66,14 +67,17 @@ def _written_mb(folder: Path) -> float:
     return sum(file.stat().st_size for file in (folder / "session").rglob("*") if file.is_file()) / 1e6
 
 
-def _measure(folder: Path, pairs: int, seconds: float) -> tuple[Cost, dict[str, float]]:
+def _measure(folder: Path, pairs: int, seconds: float, times: int) -> tuple[Cost, dict[str, float]]:
     """Cost, and lateness of frames in ms."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         raise BenchError("scale needs two cores: one for the engine, one for the bots")
     names = [f"scale__{number}" for number in range(1, pairs + 1)]
-    report = folder / "pacing.json"
-    with bots(pairs, module="tests.bench.cheap_bots", cores=cores[:-1]) as running:
-        engine = run_endless(names, seconds, running.urls, folder, pacing_report=report, cores=cores[-1:])
-    late: dict[str, float] = json.loads(report.read_text(encoding="utf-8"))
-    return read_cost(engine, names), late
+    costs, reports = [], []
+    for number in range(times):
+        report = folder / f"pacing_{number}.json"
+        with bots(pairs, module="tests.bench.cheap_bots", cores=cores[:-1]) as running:
+            engine = run_endless(names, seconds, running.urls, folder / str(number), pacing_report=report, cores=cores[-1:])
+        costs.append(read_cost(engine, names))
+        reports.append(json.loads(report.read_text(encoding="utf-8")))
+    return median_cost(costs), median_lateness(reports)
