@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from bot_farm import serving
-from hostile_bots import HostileBot, Refusal, Stage
+from hostile_bots import HostileBot, Refusal, says_goodbye
 
 from voiceeval_engine import __version__
 from voiceeval_engine.run.options import RunOptions
@@ -211,18 +211,13 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
         assert option in text
 
 
-async def _orders(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
-
-
 def _session(folder: Path) -> Path:
     (session,) = folder.glob("eval_*")
     return session
 
 
 def test_a_run_whose_scenarios_all_have_a_result_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    agent, user = HostileBot(_orders), HostileBot()
+    agent, user = HostileBot(says_goodbye), HostileBot()
     command = [
         "--scenario-dir",
         PACK,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from bot_farm import serving
-from hostile_bots import HostileBot, Stage
+from hostile_bots import HostileBot, says_goodbye
 from outputs import put_result
 
 from voiceeval_engine.wire import link
@@ -56,13 +56,8 @@ def test_check_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     }
 
 
-async def _orders(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
-
-
 def test_a_run_that_is_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    agent, user = HostileBot(_orders), HostileBot()
+    agent, user = HostileBot(says_goodbye), HostileBot()
     with serving(agent, user):
         found, err = document(capsys, 0, *RUN, "--agent-url", agent.url, "--user-url", user.url)
     (session,) = (tmp_path / "out").glob("eval_*")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bot_farm import serving
 from engine_run import Ran, run_engine, scenario
-from hostile_bots import HostileBot, Stage
+from hostile_bots import HostileBot, Stage, says_goodbye
 from hypothesis import given
 from hypothesis import strategies as st
 from switched_bots import SwitchedBot
@@ -76,11 +76,6 @@ def test_the_command_line_refuses_it_beside_other_bots(other: list[str], capsys:
     assert "leave out" in capsys.readouterr().err
 
 
-async def _says_goodbye(stage: Stage) -> None:
-    await stage.speak("Goodbye.")
-    await stage.exit()
-
-
 def _write(file: Path, pairs: Iterable[Any]) -> None:
     lines = [" ".join(getattr(bot, "url", bot) for bot in pair) for pair in pairs]
     fresh = file.with_suffix(".new")
@@ -108,7 +103,7 @@ def _of(ran: Ran, kind: type[Any]) -> list[Any]:
 
 
 def test_a_run_that_begins_without_pairs_waits_for_one_to_come(tmp_path: Path) -> None:
-    bots = HostileBot(_says_goodbye), HostileBot()
+    bots = HostileBot(says_goodbye), HostileBot()
 
     def watch(runner: Runner, event: events.Event) -> None:
         if isinstance(event, events.Logged) and "scenario(s) to run" in event.message:
@@ -131,9 +126,9 @@ def test_a_pair_that_left_finishes_its_scenario_and_takes_no_other(tmp_path: Pat
         await stage.speak("One moment.")
         while not left.is_set():
             await asyncio.sleep(0.01)
-        await _says_goodbye(stage)
+        await says_goodbye(stage)
 
-    first, second = (HostileBot(takes_its_time), HostileBot()), (HostileBot(_says_goodbye), HostileBot())
+    first, second = (HostileBot(takes_its_time), HostileBot()), (HostileBot(says_goodbye), HostileBot())
 
     def watch(runner: Runner, event: events.Event) -> None:
         if isinstance(event, events.ConversationStarted) and event.scenario == "s__1":
@@ -156,7 +151,7 @@ def test_a_pair_whose_bots_were_stopped_when_it_left_hands_its_scenario_back(tmp
         await stage.speak("One moment.")
         await asyncio.sleep(30.0)
 
-    first, second = (SwitchedBot(speaks), SwitchedBot()), (HostileBot(_says_goodbye), HostileBot())
+    first, second = (SwitchedBot(speaks), SwitchedBot()), (HostileBot(says_goodbye), HostileBot())
 
     def watch(runner: Runner, event: events.Event) -> None:
         if isinstance(event, events.TurnEnded | events.Speaking) and event.scenario == "s__1" and event.attempt == 1:
@@ -177,7 +172,7 @@ def test_a_pair_whose_bots_were_stopped_when_it_left_hands_its_scenario_back(tmp
 
 
 def test_a_pair_that_comes_back_keeps_its_number_and_works_on(tmp_path: Path) -> None:
-    bots = HostileBot(_says_goodbye), HostileBot()
+    bots = HostileBot(says_goodbye), HostileBot()
 
     def watch(runner: Runner, event: events.Event) -> None:
         if isinstance(event, events.ScenarioScored) and event.scenario == "s__1":
@@ -204,7 +199,7 @@ def test_a_bot_that_changes_its_partner_is_in_one_conversation_at_a_time(tmp_pat
         at_once[1] = max(at_once)
         await stage.speak("One moment.")
         await asyncio.sleep(0.3)
-        await _says_goodbye(stage)
+        await says_goodbye(stage)
         at_once[0] -= 1
 
     agent, users = HostileBot(act), (HostileBot(), HostileBot())
@@ -228,7 +223,7 @@ def test_without_pairs_the_run_ends_after_its_wait_to_be_resumed(tmp_path: Path)
     assert isinstance(end, events.RunEnded)
     assert (end.complete, end.reason) == (False, "no pair of bots has answered for 0.2 s")
     assert ran.log.count("'nonsense' is not AGENT_URL USER_URL") == 1
-    bots = HostileBot(_says_goodbye), HostileBot()
+    bots = HostileBot(says_goodbye), HostileBot()
     with serving(*bots):
         _write(tmp_path / "pairs", [bots])
         again = _run(tmp_path, 2, resume=ran.session.name.removeprefix(layout.SESSION_PREFIX))

@@ -79,7 +79,7 @@ def test_the_names_that_can_be_used_are_listed_and_the_others_refused(source: Ne
 def test_the_catalogue_has_them_after_the_packs(starts: Path) -> None:
     catalog = Catalog.open()
     try:
-        assert {"greeting": 2, "lamps": 3}.items() <= catalog.domains(include_embedded=False).items()
+        assert {"greeting": 2, "lamps": 3}.items() <= catalog.domains().items()
         assert not catalog.is_embedded("greeting__good")
         assert "cafe__two_lattes" in catalog.names()
         with pytest.raises(ScenarioError, match="did you mean greeting__good"):

@@ -1,7 +1,7 @@
 """From a finished conversation to its evidence on disk and its metrics: one function, run in a thread or in the worker process.
 
-Everything is written before `metrics.json`, because its presence is what makes an attempt count. May import lower floors only. Rules:
-artifacts page, "Scenario directory"; wire page, "One attempt", step 5.
+Everything is written before `metrics.json`, because its presence is what makes an attempt count. May import lower floors and
+`options`. Rules: artifacts page, "Scenario directory"; wire page, "One attempt", step 5.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from voiceeval_engine.bridge.ending import Policy
 from voiceeval_engine.bridge.outcome import Outcome
 from voiceeval_engine.domains.registry import Db, Domain, DomainError, load_domain
+from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.scenarios.model import Scenario
 from voiceeval_engine.scoring.db_state import PredicateVerdict
 from voiceeval_engine.scoring.rescore import JudgeScore
@@ -49,15 +49,11 @@ _METADATA_WHERE_PRESENT = (
 
 @dataclass(frozen=True)
 class Scoring:
-    """How to score; `spent` is the time in s from the conversation's connection to the call of `finish`.
+    """What to score by besides the run's options; `spent` is the time in s from the conversation's connection to the call of `finish`.
 
     `pending_judge` stands for the verdict until it comes, None where there is no judge.
     """
 
-    policy: Policy
-    inactivity_timeout: float
-    min_agent_turns: int
-    strict_match: bool
     retry_reasons: tuple[str, ...]
     spent: float
     pending_judge: JudgeScore | None = None
@@ -112,10 +108,10 @@ def write_evidence(folder: Path, scenario: Scenario, outcome: Outcome, chunk_sec
     return prediction
 
 
-def finish(folder: Path, scenario: Scenario, outcome: Outcome, chunk_seconds: float, scoring: Scoring) -> ScoredAttempt:
+def finish(folder: Path, scenario: Scenario, outcome: Outcome, options: RunOptions, scoring: Scoring) -> ScoredAttempt:
     """Write the evidence, score it, write `metrics.json`; returns what was scored. Raises OSError."""
     began = time.monotonic()
-    prediction = write_evidence(folder, scenario, outcome, chunk_seconds)
+    prediction = write_evidence(folder, scenario, outcome, options.audio_chunk_in_seconds)
     agent, user = outcome.pulled["agent"], outcome.pulled["user"]
     record = AttemptRecord(
         turns=tuple(
@@ -130,8 +126,8 @@ def finish(folder: Path, scenario: Scenario, outcome: Outcome, chunk_seconds: fl
         scenario_duration=round(scoring.spent + time.monotonic() - began, 6),
         stop_reason=outcome.stop_reason,
         simulator_end_reported=outcome.simulator_reported,
-        conversation_end_policy=scoring.policy,
-        inactivity_timeout_seconds=scoring.inactivity_timeout,
+        conversation_end_policy=options.conversation_end_policy,
+        inactivity_timeout_seconds=options.inactivity_timeout,
         agent_tokens=outcome.tokens["agent"],
         user_tokens=outcome.tokens["user"],
         prediction=prediction,
@@ -144,7 +140,7 @@ def finish(folder: Path, scenario: Scenario, outcome: Outcome, chunk_seconds: fl
         predicates=scoring.predicates,
     )
     scored = score_attempt(
-        record, scenario, _domain(scenario), min_agent_turns=scoring.min_agent_turns, strict_match=scoring.strict_match
+        record, scenario, _domain(scenario), min_agent_turns=options.min_agent_turns, strict_match=options.strict_match
     )
     if scoring.pending_judge is not None:
         write_json(folder / layout.JUDGE_RESULT, PENDING)

@@ -137,20 +137,13 @@ class Records:
                 "AUTO-RETRY EXHAUSTED: %s: %s (already retried %d/%d); keeping this attempt.",
                 job.name, decision.reason, job.retries, options.max_auto_retries, extra=TOLD,
             )  # fmt: skip
-        spent = asyncio.get_running_loop().time() - result.began
         scoring = Scoring(
-            policy=options.conversation_end_policy,
-            inactivity_timeout=options.inactivity_timeout,
-            min_agent_turns=options.min_agent_turns,
-            strict_match=options.strict_match,
             retry_reasons=tuple(job.reasons),
-            spent=spent,
+            spent=asyncio.get_running_loop().time() - result.began,
             pending_judge=None if self.desk is None else pending_score(options.judge_threshold, len(scenario.nl_assertions)),
             predicates=await self._verdicts_elsewhere(scenario, outcome),
         )
-        scored = await self.shop.offload.run(
-            weight(outcome), finish, folder, scenario, outcome, options.audio_chunk_in_seconds, scoring
-        )
+        scored = await self.shop.offload.run(weight(outcome), finish, folder, scenario, outcome, options, scoring)
         event = scored_event(job.name, job.attempts, scored.metrics, pending=self.desk is not None)
         self._ledger.scored(event)
         if self.desk is not None:

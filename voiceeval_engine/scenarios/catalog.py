@@ -95,10 +95,10 @@ class Catalog:
         embedded = {name for source in self._sources if source.embedded for name in source.names}
         return sorted(name for name in embedded if self.is_embedded(name))
 
-    def domains(self, *, include_embedded: bool = True) -> dict[str, int]:
+    def domains(self) -> dict[str, int]:
         """How many scenarios each name prefix has, sorted by prefix; names without a prefix are left out."""
         counts: dict[str, int] = {}
-        for name in self.names(include_embedded=include_embedded):
+        for name in self.names():
             if "__" in name:
                 counts[name_prefix(name)] = counts.get(name_prefix(name), 0) + 1
         return dict(sorted(counts.items()))

@@ -39,7 +39,7 @@ class Envelope(_Model):
 
 
 class TextData(_Model):
-    """`bot-tts-text`, `bot-transcription`, `bot-llm-text`."""
+    """`bot-tts-text`, `bot-transcription`, `bot-llm-text`; `user-transcription`: what that bot heard."""
 
     text: str
 
@@ -59,12 +59,6 @@ class BotOutputData(_Model):
     @property
     def announced(self) -> bool:
         return self.will_be_spoken is True and self.spoken_status == "new"
-
-
-class UserTranscriptionData(_Model):
-    """`user-transcription`: what that bot heard."""
-
-    text: str
 
 
 class MetricsData(_Model):
@@ -116,7 +110,7 @@ _DATA_MODELS: dict[str, type[_Model]] = {
     "bot-transcription": TextData,
     "bot-llm-text": TextData,
     "bot-output": BotOutputData,
-    "user-transcription": UserTranscriptionData,
+    "user-transcription": TextData,
     "metrics": MetricsData,
     "server-message": ServerMessageData,
     "server-response": ServerResponseData,
