@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import os
 import sys
 import time
 from collections.abc import Coroutine, Sequence
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from voiceeval_tui import documents
 from voiceeval_tui.arguments import CONTROL_COMMANDS, build_check_resume_parser, build_parser, build_rejudge_parser
-from voiceeval_tui.errors import CommandError
+from voiceeval_tui.errors import CommandError, let_go_of_output
 from voiceeval_tui.text import safe, shortened
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 1
     finally:
-        _let_go_of_output()
+        let_go_of_output()
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -84,14 +83,6 @@ def _dispatch(argv: list[str]) -> int:
 
         return commands.clean(argv[1:])
     return _run_command(argv)
-
-
-def _let_go_of_output() -> None:
-    """A reader that went away (`| head`) must not make the interpreter complain when it ends."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_command(argv: list[str]) -> int:
@@ -126,12 +117,8 @@ def _run_command(argv: list[str]) -> int:
 
 def _preflight(options: RunOptions, *, as_json: bool) -> int:
     from voiceeval_tui.preflight import lines, preflight
-    from voiceeval_tui.starting import StartError
 
-    try:
-        checked = preflight(options)
-    except StartError as error:
-        raise CommandError(str(error), 2 if error.usage else 1) from error
+    checked = preflight(options)
     if as_json:
         _print_json(documents.preflight(checked.findings))
     else:

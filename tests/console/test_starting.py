@@ -112,7 +112,7 @@ def test_without_a_key_the_environment_is_ours(tmp_path: Path, orders: list[dict
 def test_a_variable_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(StartError, match="--judge-api-key-name") as refused:
         start_engine(demo(tmp_path, judge_api_key_name=name), [], KEY)
-    assert refused.value.usage
+    assert refused.value.code == 2
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_variable_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None
 def test_a_refusal_is_a_sentence(tmp_path: Path, options: dict[str, Any], told: str, usage: bool) -> None:
     with pytest.raises(StartError, match=told) as refused:
         start_engine(demo(tmp_path, **options), [])
-    assert refused.value.usage is usage
+    assert refused.value.code == (2 if usage else 1)
 
 
 @pytest.mark.parametrize(
