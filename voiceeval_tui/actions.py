@@ -87,8 +87,3 @@ ACTIONS: tuple[Action, ...] = (
     Action("detach", "d", "detach", "leave; the run goes on"),
     Action("quit", "q,ctrl+c", "quit", "leave, or stop the run: asks first; Ctrl+C twice leaves"),
 )
-
-
-def applying(view: View) -> list[Action]:
-    """The actions that can be taken now."""
-    return [action for action in ACTIONS if action.when(view)]

@@ -27,11 +27,11 @@ from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 
 from voiceeval_engine.run.options import RunOptions
-from voiceeval_tui.actions import applying
 from voiceeval_tui.cells import drawable, to_ascii
 from voiceeval_tui.engine import Engine, SocketEngine
 from voiceeval_tui.screens.form import FormScreen
 from voiceeval_tui.screens.home import HomeScreen
+from voiceeval_tui.screens.keyed import KeyedScreen
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import RunScreen
 from voiceeval_tui.source import Source, SourceError, open_source
@@ -170,8 +170,7 @@ class ConsoleApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What Ctrl+P lists: the actions that apply, from their registry."""
-        actions = applying(screen.view) if isinstance(screen, RunScreen) else getattr(screen, "ACTIONS", ())
-        for action in actions:
+        for action in screen.offered() if isinstance(screen, KeyedScreen) else ():
             yield SystemCommand(
                 f"{action.name.replace('_', ' ')}  ({action.key})", action.help, getattr(screen, f"do_{action.name}")
             )

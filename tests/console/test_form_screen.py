@@ -232,7 +232,7 @@ async def test_buttons_and_the_line_of_keys_do_the_same(tmp_path: Path, monkeypa
         await form(pilot)
         await pilot.click("#check")
         await until(pilot, lambda: len(engines.asked) == 1 and not pilot.app.screen._busy)  # type: ignore[attr-defined]
-        await pilot.click("KeyLine", offset=(lines(pilot)[-1].index("check"), 0))
+        await pilot.click("Footer", offset=(lines(pilot)[-1].index("check"), 0))
         await until(pilot, lambda: len(engines.asked) == 2 and not pilot.app.screen._busy)  # type: ignore[attr-defined]
         await pilot.click("#pick")
         await until(pilot, lambda: isinstance(pilot.app.screen, PickScreen))

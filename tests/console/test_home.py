@@ -167,7 +167,7 @@ async def test_keys_lead_to_the_other_screens(tmp_path: Path) -> None:
         await pilot.press("t")
         await settle(pilot)
         assert pilot.app.theme != theme
-        await pilot.click("KeyLine", offset=(lines(pilot)[-1].index("new run"), 0))
+        await pilot.click("Footer", offset=(lines(pilot)[-1].index("new run"), 0))
         await settle(pilot)
         assert isinstance(pilot.app.screen, FormScreen)
 

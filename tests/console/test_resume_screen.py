@@ -19,8 +19,7 @@ from voiceeval_engine.session.lock import SessionLock
 from voiceeval_tui import preflight as preflight_module
 from voiceeval_tui.app import ConsoleApp
 from voiceeval_tui.screens import resume as resume_screen
-from voiceeval_tui.screens.dialog import Ask
-from voiceeval_tui.screens.keyed import AskText
+from voiceeval_tui.screens.dialog import Ask, AskText
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import RunScreen
 from voiceeval_tui.source import open_source

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -20,13 +20,12 @@ from textual.message import Message
 
 from voiceeval_engine.run.options import DEMO_DEFAULTS, RunOptions
 from voiceeval_tui.actions import Action
-from voiceeval_tui.form import Draft
 from voiceeval_tui.listing import Found, Listing
 from voiceeval_tui.screens.form import FormScreen
 from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.starting import StartError, start_engine
-from voiceeval_tui.widgets.keys import KeyLine
+from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.pane import ListPane
 from voiceeval_tui.widgets.sessions import SessionsHeader, SessionsPane
 
@@ -62,7 +61,8 @@ class HomeScreen(KeyedScreen[None]):
         self._listing = Listing(defaults.output_dir)
         self._found: Sequence[Found] = ()
         self._pane = SessionsPane()
-        self._draft: Draft | None = None
+        self._draft: Mapping[str, str] = {}
+        """What a form that was left held."""
         self._starting = False
         self._wake = asyncio.Event()
 
@@ -70,7 +70,7 @@ class HomeScreen(KeyedScreen[None]):
         """As Textual asks."""
         yield SessionsHeader(self._defaults.output_dir)
         yield self._pane
-        yield KeyLine(self.ACTIONS)
+        yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
         """Begin to look."""
@@ -150,8 +150,8 @@ class HomeScreen(KeyedScreen[None]):
         finally:
             self._starting = False
 
-    def _form_left(self, result: Path | Draft | None) -> None:
-        if isinstance(result, Draft):
+    def _form_left(self, result: Path | Mapping[str, str] | None) -> None:
+        if isinstance(result, Mapping):
             self._draft = result
         else:
             self._open_started(result)

@@ -17,14 +17,13 @@ from voiceeval_tui.cells import fit
 from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.starting import Listed
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.keys import KeyLine
+from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.pane import ListPane, Row
 
 
 class _Scenarios(ListPane):
     NAME = "scenarios"
     TITLE = "scenarios"
-    AREAS = frozenset()
 
     def __init__(self, listed: Listed, chosen: Sequence[str]) -> None:
         super().__init__()
@@ -82,7 +81,7 @@ class PickScreen(KeyedScreen[tuple[str, ...]]):
         """As Textual asks."""
         yield self._words
         yield self._pane
-        yield KeyLine(self.ACTIONS)
+        yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
         """The list first."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,14 +20,12 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.actions import Action
 from voiceeval_tui.preflight import first_wrong, preflight
 from voiceeval_tui.resuming import ResumePlan, plan_resume
-from voiceeval_tui.screens.dialog import Ask, Choice
-from voiceeval_tui.screens.keyed import AskText, KeyedScreen, bindings
+from voiceeval_tui.screens.dialog import AskText
+from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.starting import Checked, StartError, start_engine, wants_key
-from voiceeval_tui.widgets.keys import KeyLine
+from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.pane import ListPane
 from voiceeval_tui.widgets.plan import FactsPane, PlanHeader, PlanPane
-
-_ANYWAY = (Choice("y", "start all the same", "yes"), Choice("n", "not now", "no"))
 
 
 class ResumeScreen(KeyedScreen[Path]):
@@ -60,7 +57,7 @@ class ResumeScreen(KeyedScreen[Path]):
         yield self._header
         yield self._list
         yield self._facts
-        yield KeyLine(self.ACTIONS)
+        yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
         """Read, then ask."""
@@ -88,7 +85,7 @@ class ResumeScreen(KeyedScreen[Path]):
         elif isinstance(self._checked, Checked) and not self._checked.good:
             self._ask("not everything is well", "\n".join(first_wrong(self._checked)))
         else:
-            self._begin("yes")
+            self._begin()
 
     def do_floor(self) -> None:
         """Ask for another one; the preview follows."""
@@ -114,11 +111,11 @@ class ResumeScreen(KeyedScreen[Path]):
             self.dismiss(None)
 
     def _ask(self, title: str, words: str) -> None:
-        self.app.push_screen(Ask(title, words, _ANYWAY), self._begin)
+        self.ask_first(title, words, "start all the same", "not now", self._begin)
 
-    def _begin(self, answer: str | None) -> None:
+    def _begin(self) -> None:
         plan = self._plan
-        if answer != "yes" or plan is None or plan.options is None:
+        if plan is None or plan.options is None:
             return
         if self._key is None and self._lacks_key(plan, plan.options):
             title = f"the judge's key (${plan.options.judge_api_key_name} is not set); Enter alone: none"
@@ -188,9 +185,8 @@ class ResumeScreen(KeyedScreen[Path]):
     async def _start(self, options: RunOptions) -> None:
         self._starting = True
         self.say("starting the engine")
-        argv = replace(options, judge_api_key=None).to_argv()
         try:
-            started = await asyncio.to_thread(start_engine, options, argv, self._key or None)
+            started = await asyncio.to_thread(start_engine, options, options.to_argv(), self._key or None)
         except StartError as error:
             self.say(str(error), "error")
         else:

@@ -26,6 +26,7 @@ from voiceeval_tui.folding import fold
 from voiceeval_tui.notices import Notices
 from voiceeval_tui.screens.copying import offer
 from voiceeval_tui.screens.dialog import Help
+from voiceeval_tui.screens.keyed import bindings
 from voiceeval_tui.screens.operator import OperatorScreen
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.session_files import read_transcript
@@ -56,7 +57,7 @@ class RunScreen(OperatorScreen):
     """`interval` is the time between two looks at the source, s."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(action.keys, f"act('{action.name}')", action.help, show=False, id=action.name) for action in ACTIONS),
+        *bindings(ACTIONS),
         *(Binding(str(number), f"pane({number})", show=False) for number in range(1, 10)),
     ]
 
@@ -98,7 +99,7 @@ class RunScreen(OperatorScreen):
         with Container(id="board"):
             yield from self._panes.values()
         yield Input(id="filter", placeholder="words that the scenario has; Esc ends", compact=True)
-        yield Footer()
+        yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
         """Begin to follow."""
@@ -217,10 +218,6 @@ class RunScreen(OperatorScreen):
         self.place_panes()
         pane.focus()
 
-    def on_footer_pressed(self, message: Footer.Pressed) -> None:
-        """The mouse on a key."""
-        self.action_act(message.action)
-
     def on_pane_failed(self, message: Pane.Failed) -> None:
         """A pane's trouble goes into the log; the rest goes on."""
         self.draw(self.view.note("ERROR", message.problem))
@@ -292,7 +289,7 @@ class RunScreen(OperatorScreen):
 
     def do_help(self) -> None:
         """All keys."""
-        self.app.push_screen(Help(list(self._panes)))
+        self.app.push_screen(Help(self.ACTIONS, list(self._panes)))
 
     def do_resume(self) -> None:
         """The preview; when it started an engine, the journal that is followed goes on."""
@@ -300,7 +297,7 @@ class RunScreen(OperatorScreen):
 
     def _resumed(self, session: Path | None) -> None:
         if session is not None:
-            self.say("the run goes on", "information")
+            self.say("the run goes on")
 
     def do_home(self) -> None:
         """The app has the home screen."""

@@ -10,21 +10,18 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from voiceeval_tui.actions import Action, applying
+from voiceeval_tui.actions import Action
 from voiceeval_tui.cells import width
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import Pane, Row, Span
+from voiceeval_tui.widgets.pane import Band, Row, Span
 
 
-class Footer(Pane, can_focus=False):
-    """Made from the registry of actions; what finds no room is in the help."""
+class Footer(Band):
+    """Of the actions that are given, those that apply; what finds no room is in the help."""
 
-    DEFAULT_CSS = """
-    Footer { position: relative; dock: bottom; height: 1; width: 100%; border: none; background: $surface; overflow-y: hidden; }
-    """
+    DEFAULT_CSS = "Footer { dock: bottom; height: 1; }"
 
     NAME = "footer"
-    TITLE = ""
     AREAS = frozenset({"run", "queue", "link", "selection"})
 
     class Pressed(Message):
@@ -34,13 +31,14 @@ class Footer(Pane, can_focus=False):
             super().__init__()
             self.action = action
 
-    def __init__(self) -> None:
+    def __init__(self, actions: Sequence[Action]) -> None:
         super().__init__()
+        self._actions = actions
         self._places: list[tuple[int, int, str]] = []
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
         """As `Pane`."""
-        spans, self._places = fitting(applying(view), width)
+        spans, self._places = fitting([each for each in self._actions if each.when(view)], width)
         return (tuple(spans),)
 
     def on_click(self, event: events.Click) -> None:

@@ -40,7 +40,7 @@ class HasPalette(Protocol):
 
 
 class Pane(ScrollView, can_focus=True):
-    """Subclasses set NAME, TITLE and AREAS and give `rows`; `heading` where the title tells more."""
+    """Subclasses set NAME, TITLE and AREAS where they have any, and give `rows`; `heading` where the title tells more."""
 
     DEFAULT_CSS = """
     Pane {
@@ -57,8 +57,8 @@ class Pane(ScrollView, can_focus=True):
 
     NAME: ClassVar[str]
     """By which the layout and the actions know it."""
-    TITLE: ClassVar[str]
-    AREAS: ClassVar[frozenset[Area]]
+    TITLE: ClassVar[str] = ""
+    AREAS: ClassVar[frozenset[Area]] = frozenset()
     """What its rows are made of; it is drawn again when one of these changed."""
     FOLLOWS: ClassVar[bool] = False
     """Whether it stays at its end while rows are added, unless it was scrolled back."""
@@ -194,6 +194,12 @@ class Pane(ScrollView, can_focus=True):
         palette, base = cast(HasPalette, self.app).palette, self.rich_style
         segments = [Segment(isolated(drawable(text)), base + palette[name]) for text, name in row]
         return Strip(segments).adjust_cell_length(cells, base)
+
+
+class Band(Pane, can_focus=False):
+    """Lines above or below, without a frame; subclasses say where they are docked and how high they are."""
+
+    DEFAULT_CSS = "Band { position: relative; width: 100%; border: none; background: $surface; overflow-y: hidden; }"
 
 
 class ListPane(Pane):

@@ -13,7 +13,7 @@ from voiceeval_tui.resuming import ResumePlan
 from voiceeval_tui.starting import Checked
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import ListPane, Pane, Row
+from voiceeval_tui.widgets.pane import Band, ListPane, Pane, Row
 
 _KINDS: dict[str, tuple[str, StyleName]] = {
     "in-flight": ("re-run", "warn"),
@@ -31,7 +31,6 @@ class PlanPane(ListPane):
 
     NAME = "plan"
     TITLE = "what a resume does"
-    AREAS = frozenset()
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,16 +74,12 @@ class PlanPane(ListPane):
         return max(0, width - 1 - _KIND - self._name_cells - 2)
 
 
-class PlanHeader(Pane, can_focus=False):
+class PlanHeader(Band):
     """The question and the counts."""
 
-    DEFAULT_CSS = """
-    PlanHeader { position: relative; dock: top; height: 1; width: 100%; border: none; background: $surface; overflow-y: hidden; }
-    """
+    DEFAULT_CSS = "PlanHeader { dock: top; height: 1; }"
 
     NAME = "header"
-    TITLE = ""
-    AREAS = frozenset()
 
     def __init__(self, session: str) -> None:
         super().__init__()
@@ -117,7 +112,6 @@ class FactsPane(Pane, can_focus=False):
 
     NAME = "facts"
     TITLE = "before it starts"
-    AREAS = frozenset()
 
     def __init__(self) -> None:
         super().__init__()

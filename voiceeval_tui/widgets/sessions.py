@@ -13,7 +13,7 @@ from voiceeval_tui.figures import counted, rate
 from voiceeval_tui.listing import Found, State
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import ListPane, Pane, Row
+from voiceeval_tui.widgets.pane import Band, ListPane, Row
 
 MARKS: dict[State, tuple[str, StyleName]] = {"running": ("▶", "accent"), "finished": ("✓", "ok"), "stopped": ("!", "warn")}
 
@@ -37,7 +37,6 @@ class SessionsPane(ListPane):
 
     NAME = "sessions"
     TITLE = "sessions"
-    AREAS = frozenset()
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,16 +97,12 @@ class SessionsPane(ListPane):
         )
 
 
-class SessionsHeader(Pane, can_focus=False):
+class SessionsHeader(Band):
     """Where one looks, and what the columns mean."""
 
-    DEFAULT_CSS = """
-    SessionsHeader { position: relative; dock: top; height: 2; width: 100%; border: none; background: $surface; overflow-y: hidden; }
-    """
+    DEFAULT_CSS = "SessionsHeader { dock: top; height: 2; }"
 
     NAME = "header"
-    TITLE = ""
-    AREAS = frozenset()
 
     def __init__(self, output_dir: Path) -> None:
         super().__init__()
