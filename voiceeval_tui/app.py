@@ -50,7 +50,6 @@ class AsciiOnly(LineFilter):
     """For terminals that show ASCII only: frames, marks and foreign letters get their likeness, cell for cell."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - as LineFilter says
-        """As `LineFilter`."""
         return [Segment(to_ascii(text), style, control) for text, style, control in segments]
 
 
@@ -102,7 +101,6 @@ class ConsoleApp(App[None]):
             self._filters.append(AsciiOnly())
 
     def on_mount(self) -> None:
-        """Take the signals; tell of themes that cannot be used."""
         if self._themes.problems:
             self.notify("\n".join(map(drawable, self._themes.problems)), severity="warning", timeout=10, markup=False)
         if not self.is_headless and threading.current_thread() is threading.main_thread():
@@ -135,7 +133,6 @@ class ConsoleApp(App[None]):
         return screen
 
     def on_unmount(self) -> None:
-        """Give the signals back."""
         self._over.set()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
@@ -150,7 +147,6 @@ class ConsoleApp(App[None]):
             self.exit()
 
     def action_next_theme(self) -> None:
-        """The next of the themes."""
         self.theme = self._themes.after(self.theme)
 
     def copy_to_clipboard(self, text: str) -> None:

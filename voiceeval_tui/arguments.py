@@ -113,7 +113,6 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def build_check_resume_parser() -> argparse.ArgumentParser:
-    """The parser of `check-resume`."""
     parser = _subparser("check-resume", "Shows what a resume of a session would do; writes nothing.")
     parser.add_argument("directory", metavar="DIR", help="the session's folder")
     parser.add_argument("--min-agent-turns", type=int, default=2, metavar="N", help="the floor you will resume with (2)")
@@ -122,7 +121,6 @@ def build_check_resume_parser() -> argparse.ArgumentParser:
 
 
 def build_report_parser() -> argparse.ArgumentParser:
-    """The parser of `report`."""
     parser = _subparser(
         "report",
         "Tells what came of a session, in the formats asked for, as text without any; writes nothing into the session. "
@@ -138,7 +136,6 @@ def build_report_parser() -> argparse.ArgumentParser:
 
 
 def build_rejudge_parser() -> argparse.ArgumentParser:
-    """The parser of `rejudge`."""
     parser = _subparser(
         "rejudge",
         "Judges a saved session again from its files; conversations are not touched, old verdicts are kept.",
@@ -161,7 +158,6 @@ def build_control_parser(command: str) -> argparse.ArgumentParser:
 
 
 def build_watch_parser() -> argparse.ArgumentParser:
-    """The parser of `watch`."""
     parser = _subparser("watch", "Shows a session, live or finished; leaving never touches the run.")
     _add_session(parser)
     _add_console_options(parser)
@@ -170,7 +166,6 @@ def build_watch_parser() -> argparse.ArgumentParser:
 
 
 def build_clean_parser() -> argparse.ArgumentParser:
-    """The parser of `clean`."""
     parser = _subparser(
         "clean",
         "Removes attempts that were moved aside (.killed. folders) and left-over temporary files from a session; asks first.",

@@ -28,6 +28,5 @@ class SocketEngine:
         self._session = session
 
     async def send(self, command: Command) -> Reply:
-        """As `Engine`."""
         held = holder(self._session)
         return await send(Path(held.socket) if held is not None and held.socket else self._session, command)

@@ -79,7 +79,6 @@ class FilesSource:
         self._ended = 0
 
     def poll(self, budget: float = BUDGET_SECONDS) -> Batch:
-        """As `Source`."""
         if self._journal is None and (self.session / layout.JOURNAL).exists():
             self._journal = JournalSource(self.session)
             batch = self._journal.poll(budget)
@@ -102,7 +101,6 @@ class FilesSource:
         return Batch(found, behind=self._log_behind, restarted=restarted)
 
     def link(self, *, ended: bool) -> Link:
-        """As `Source`."""
         if self._journal is not None:
             return self._journal.link(ended=ended)
         return Link("finished" if ended else "files")

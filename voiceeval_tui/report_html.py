@@ -22,7 +22,6 @@ _COLUMNS = (
 
 
 def render_html(report: SessionReport) -> str:
-    """The page as text."""
     title = f"Evaluation {report.session}"
     head = tag(
         "head",

@@ -72,7 +72,6 @@ class JournalSource:
         self._asked_holder = float("-inf")
 
     def poll(self, budget: float = BUDGET_SECONDS) -> Batch:
-        """As `Source`."""
         self._behind = False
         try:
             file = self._path.open("rb", buffering=0)
@@ -92,7 +91,6 @@ class JournalSource:
         return Batch(found, behind=self._behind, restarted=restarted)
 
     def link(self, *, ended: bool) -> Link:
-        """As `Source`."""
         if self._behind:
             return Link("opening", self.bad_lines)
         if ended:

@@ -76,7 +76,6 @@ class Checked:
 
     @property
     def good(self) -> bool:
-        """Whether all is well."""
         return all(each.good for each in self.findings)
 
 

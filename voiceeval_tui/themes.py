@@ -121,7 +121,6 @@ class Palette:
 
 
 def to_textual(theme: ThemeFile) -> Theme:
-    """The theme as Textual wants it."""
     variables = {"muted": theme.muted, "rule": theme.muted if theme.ansi else theme.colors.panel}
     if theme.ansi:
         variables["ansi-background"] = theme.colors.background  # Textual's own style sheet asks for it

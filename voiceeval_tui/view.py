@@ -131,7 +131,6 @@ class View:
         return frozenset({"clock"})
 
     def set_link(self, link: Link) -> frozenset[Area]:
-        """What is now known of the engine."""
         if link == self.link:
             return frozenset()
         self.link = link
@@ -193,7 +192,6 @@ class View:
         return (self.shown, self._results) if self.shown is not None else None
 
     def put_details(self, details: Details) -> frozenset[Area]:
-        """What was read of a scenario's files."""
         self._details = details
         return frozenset({"details"}) if details.scenario == self.shown else frozenset()
 

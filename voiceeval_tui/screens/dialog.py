@@ -46,11 +46,9 @@ class Dialog(ModalScreen[Value], Generic[Value]):
         self._box.border_title = Content(drawable(title))
 
     def compose(self) -> ComposeResult:
-        """As Textual asks."""
         yield self._box
 
     def on_mount(self) -> None:
-        """Ready for an answer."""
         self._box.children[-1].focus()
 
 
@@ -101,7 +99,6 @@ class AskText(Dialog[str]):
         super().__init__(title, line)
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
-        """Enter."""
         message.stop()
         self.dismiss(message.value)
 

@@ -53,7 +53,6 @@ class FormScreen(KeyedScreen[Path | dict[str, str]]):
         self._starting = False
 
     def compose(self) -> ComposeResult:
-        """As Textual asks."""
         yield Static(Content(" New run"), id="title", markup=False)
         with _Lines(id="form", can_focus=False):
             for group, fields in GROUPS:
@@ -80,7 +79,6 @@ class FormScreen(KeyedScreen[Path | dict[str, str]]):
         return line
 
     def on_mount(self) -> None:
-        """At the first field."""
         self._fold()
         self.query_one("#agent_url", Input).focus()
 
@@ -112,7 +110,6 @@ class FormScreen(KeyedScreen[Path | dict[str, str]]):
         self.dismiss({each.name: texts[each.name] for each in FIELDS if not each.masked})
 
     def do_check(self) -> None:
-        """Ask bots and judge."""
         if (options := self._ready()) is not None:
             self._check(options, start=False)
 
@@ -127,7 +124,6 @@ class FormScreen(KeyedScreen[Path | dict[str, str]]):
             self._check(options, start=True)
 
     def do_pick(self) -> None:
-        """The list of all scenarios."""
         if (options := self._ready()) is not None:
             self._pick(options)
 

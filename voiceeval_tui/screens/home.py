@@ -67,13 +67,11 @@ class HomeScreen(KeyedScreen[None]):
         self._wake = asyncio.Event()
 
     def compose(self) -> ComposeResult:
-        """As Textual asks."""
         yield SessionsHeader(self._defaults.output_dir)
         yield self._pane
         yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
-        """Begin to look."""
         self._pane.focus()
         self._look()
 
@@ -97,20 +95,17 @@ class HomeScreen(KeyedScreen[None]):
                     await self._wake.wait()
 
     def on_list_pane_chosen(self, message: ListPane.Chosen) -> None:
-        """Enter, or a second click."""
         message.stop()
         if message.opened:
             self.do_open()
 
     def do_open(self) -> None:
-        """Watch the chosen one."""
         if (found := self._pane.chosen()) is not None:
             self.post_message(self.Opened(found.path))
         else:
             self.say("there is no session yet: D starts the demo, n a new run", "warning")
 
     def do_resume(self) -> None:
-        """Preview a resume of the chosen one."""
         found = self._pane.chosen()
         if found is None:
             self.say("there is no session to resume", "warning")
@@ -120,11 +115,9 @@ class HomeScreen(KeyedScreen[None]):
             self.app.push_screen(ResumeScreen(found.path, self._defaults), self._open_started)
 
     def do_new(self) -> None:
-        """The form, as it was left."""
         self.app.push_screen(FormScreen(self._defaults, self._draft), self._form_left)
 
     def do_demo(self) -> None:
-        """Start it."""
         given = {name: value for name, value in DEMO_DEFAULTS.items() if getattr(self._defaults, name) == getattr(RunOptions, name)}
         options = replace(self._defaults, demo=True, scenarios=(), domain=None, resume=None, pair=(), **given)
         if not self._starting:

@@ -36,20 +36,16 @@ class KeyedScreen(Screen[Value], Generic[Value]):
         return self.ACTIONS
 
     def action_act(self, name: str) -> None:
-        """Carry out an action of the list."""
         getattr(self, f"do_{name}")()
 
     def on_footer_pressed(self, message: Footer.Pressed) -> None:
-        """The mouse on a key."""
         message.stop()
         self.action_act(message.action)
 
     def do_help(self) -> None:
-        """All keys."""
         self.app.push_screen(Help(self.ACTIONS))
 
     def do_theme(self) -> None:
-        """The app has the themes."""
         self.app.run_worker(self.app.run_action("app.next_theme"))
 
     def say(self, message: str, severity: SeverityLevel = "information") -> None:

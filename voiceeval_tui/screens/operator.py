@@ -68,11 +68,9 @@ class OperatorScreen(KeyedScreen[None]):
         self.app.exit()
 
     def do_pause(self) -> None:
-        """No new attempts."""
         self._send(Command(command="pause"))
 
     def do_go_on(self) -> None:
-        """New attempts again."""
         self._send(Command(command="resume-queue"))
 
     def do_skip(self) -> None:

@@ -78,23 +78,19 @@ class PickScreen(KeyedScreen[tuple[str, ...]]):
         self._words.cursor_blink = False
 
     def compose(self) -> ComposeResult:
-        """As Textual asks."""
         yield self._words
         yield self._pane
         yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
-        """The list first."""
         self._pane.focus()
         self._pane.redraw()
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """Filter as you type."""
         self._pane.words = message.value
         self._pane.redraw()
 
     def on_input_submitted(self) -> None:
-        """Back to the list."""
         self._pane.focus()
 
     def on_list_pane_chosen(self, message: ListPane.Chosen) -> None:
@@ -110,11 +106,9 @@ class PickScreen(KeyedScreen[tuple[str, ...]]):
             self._pane.action_move(1)
 
     def do_all(self) -> None:
-        """All that the filter lets through."""
         self._pane.toggle(list(self._pane.keys))
 
     def do_filter(self) -> None:
-        """To the line of words."""
         self._words.focus()
 
     def do_done(self) -> None:
@@ -123,5 +117,4 @@ class PickScreen(KeyedScreen[tuple[str, ...]]):
         self.dismiss((*(name for name, _ in self._listed.scenarios if name in marked), *self._unknown))
 
     def do_leave(self) -> None:
-        """Change nothing."""
         self.dismiss(None)

@@ -53,14 +53,12 @@ class ResumeScreen(KeyedScreen[Path]):
         self._header, self._list, self._facts = PlanHeader(session.name), PlanPane(), FactsPane()
 
     def compose(self) -> ComposeResult:
-        """As Textual asks."""
         yield self._header
         yield self._list
         yield self._facts
         yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
-        """Read, then ask."""
         self._list.focus()
         self._read(None)
 
@@ -95,16 +93,13 @@ class ResumeScreen(KeyedScreen[Path]):
             )
 
     def do_check(self) -> None:
-        """Ask the bots again."""
         if self._plan is not None and self._plan.options is not None and not self._plan.obstacle:
             self._check(self._plan.options)
 
     def do_key(self) -> None:
-        """A masked line."""
         self.app.push_screen(AskText("the judge's key, for this run only", masked=True), self._set_key)
 
     def do_leave(self) -> None:
-        """Nothing happened."""
         if self._starting:
             self.say("the engine is being started; a moment", "warning")
         else:

@@ -102,17 +102,14 @@ class RunScreen(OperatorScreen):
         yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
-        """Begin to follow."""
         self.view.tick(time.time())
         self._queue.focus()
         self._follow()
 
     def on_screen_resume(self) -> None:
-        """On top again."""
         self._wanted.set()
 
     def on_resize(self) -> None:
-        """Panes find their places anew."""
         self.call_after_refresh(self.place_panes)
 
     def place_panes(self) -> None:
@@ -233,7 +230,6 @@ class RunScreen(OperatorScreen):
                 self._left = left
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """Filter as you type."""
         self._queue.words = message.value
         self._queue.redraw()
 
@@ -242,7 +238,6 @@ class RunScreen(OperatorScreen):
         self._queue.focus()
 
     def do_filter(self) -> None:
-        """Open the line for the words."""
         line = self.query_one("#filter", Input)
         line.add_class("-open")
         line.focus()
@@ -260,11 +255,9 @@ class RunScreen(OperatorScreen):
             self.draw(self.view.select(None))
 
     def do_next_problem(self) -> None:
-        """Choose the next problem."""
         self._jump(1)
 
     def do_previous_problem(self) -> None:
-        """Choose the previous problem."""
         self._jump(-1)
 
     def _jump(self, step: int) -> None:
@@ -272,7 +265,6 @@ class RunScreen(OperatorScreen):
             self._queue.choose(key)
 
     def do_order(self) -> None:
-        """The next order."""
         self._queue.order = ORDERS[(ORDERS.index(self._queue.order) + 1) % len(ORDERS)]
         self._queue.redraw()
 
@@ -284,11 +276,9 @@ class RunScreen(OperatorScreen):
         self.place_panes()
 
     def do_copy(self) -> None:
-        """What the focused pane has."""
         offer(self, self._source.session, self.focused if isinstance(self.focused, Pane) else self._queue)
 
     def do_help(self) -> None:
-        """All keys."""
         self.app.push_screen(Help(self.ACTIONS, list(self._panes)))
 
     def do_resume(self) -> None:
@@ -300,6 +290,5 @@ class RunScreen(OperatorScreen):
             self.say("the run goes on")
 
     def do_home(self) -> None:
-        """The app has the home screen."""
         self._wanted.clear()
         self.post_message(self.HomeWanted(self._source.session.absolute().parent))

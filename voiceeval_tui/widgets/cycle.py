@@ -38,7 +38,6 @@ class Cycle(Static, can_focus=True):
         self.value = value if value in choices else choices[0]
 
     def on_mount(self) -> None:
-        """Show the first value."""
         self._show()
 
     def action_next(self, by: int) -> None:

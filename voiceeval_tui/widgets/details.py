@@ -38,18 +38,15 @@ class DetailsPane(Pane):
         self._read_rows: list[Row] = []
 
     def heading(self, view: View) -> str:
-        """As `Pane`."""
         return self.TITLE if view.shown is None else f"{self.TITLE}  {view.shown}"
 
     def collect(self) -> int:
-        """As `Pane`."""
         if self.view.shown != self._of:
             self._of = self.view.shown
             self.scroll_to(y=0, animate=False, immediate=True)
         return super().collect()
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         scenario, details = view.scenario(), view.details()
         if scenario is None:
             return [(("no scenario yet", "dim"),)]

@@ -37,7 +37,6 @@ class Footer(Band):
         self._places: list[tuple[int, int, str]] = []
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         spans, self._places = fitting([each for each in self._actions if each.when(view)], width)
         return (tuple(spans),)
 

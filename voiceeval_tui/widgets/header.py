@@ -24,7 +24,6 @@ class Header(Band):
     AREAS = frozenset({"run", "queue", "latency", "clock", "link"})
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         return (_first_line(view, width), _second_line(view, width))
 
 

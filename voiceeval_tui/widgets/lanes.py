@@ -71,7 +71,6 @@ class LanesPane(Pane):
         super().show(view, areas)
 
     def heading(self, view: View) -> str:
-        """As `Pane`."""
         scenario = view.scenario()
         if scenario is None:
             return self.TITLE
@@ -82,7 +81,6 @@ class LanesPane(Pane):
         return "  ".join(part for part in (self.TITLE, name, paused or scale) if part)
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         transcript = view.transcript(view.shown)
         height = self.scrollable_content_region.height
         if transcript is None or not (transcript.speech or transcript.started is not None):
@@ -98,7 +96,6 @@ class LanesPane(Pane):
         self._go(None if start >= last else start)
 
     def action_begin(self) -> None:
-        """To the first words."""
         self._go(0.0 if self._newest() > 0 else None)
 
     def action_follow(self) -> None:
@@ -115,12 +112,10 @@ class LanesPane(Pane):
         self.redraw()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel goes back in time."""
         event.stop()
         self.action_move(-0.25)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """And on."""
         event.stop()
         self.action_move(0.25)
 

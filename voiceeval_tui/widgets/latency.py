@@ -47,7 +47,6 @@ class LatencyPane(Pane):
         self._waiting = self._due = False
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         height = self.size.height
         if not view.measured.ordered:
             return ((("nothing measured yet", "dim"),),)

@@ -55,16 +55,13 @@ class LogPane(Pane):
         self.show(self.view, ())
 
     def heading(self, view: View) -> str:
-        """As `Pane`."""
         return self.TITLE if self.least == "INFO" else f"{self.TITLE}  {self.least.lower()} and worse"
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         shown = _LEVELS[_LEVELS.index(self.least) :]
         return [row for line in view.log if line.level in shown and line.message.strip("= ") for row in _line_rows(line, width)]
 
     def action_level(self) -> None:
-        """The next level."""
         self.least = _LEVELS[(_LEVELS.index(self.least) + 1) % len(_LEVELS)]
         self.redraw()
 

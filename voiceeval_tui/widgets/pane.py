@@ -259,7 +259,6 @@ class ListPane(Pane):
         return width
 
     def collect(self) -> int:
-        """As `Pane`."""
         self.keys = self.items(self.view)
         self._places = {key: place for place, key in enumerate(self.keys)}
         if self.cursor not in self._places:
@@ -274,7 +273,6 @@ class ListPane(Pane):
         return len(self.keys) + self._foot
 
     def row_at(self, index: int) -> Row:
-        """As `Pane`."""
         if index >= len(self.keys):
             return ()
         key = self.keys[index]
@@ -309,12 +307,10 @@ class ListPane(Pane):
             self.post_message(self.Chosen(self, key, opened))
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by lines."""
         if self.keys:
             self.choose(self.keys[max(0, min(len(self.keys) - 1, self._place + by))])
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by a pane's height."""
         self.action_move(by * max(1, self.list_height - 1))
 
     def action_end(self, by: int) -> None:
@@ -322,7 +318,6 @@ class ListPane(Pane):
         self.action_move(by * len(self.keys))
 
     def action_open(self) -> None:
-        """Open what is chosen."""
         if self.cursor is not None:
             self.choose(self.cursor, opened=True)
 

@@ -38,23 +38,19 @@ class PlanPane(ListPane):
         self._name_cells = 12
 
     def put(self, plan: ResumePlan) -> None:
-        """Show this."""
         completed = [each for each in plan.scenarios if each.state == "completed"]
         self._scenarios = {each.name: each for each in (*plan.again, *completed)}
         self.redraw()
 
     def collect(self) -> int:
-        """As `Pane`."""
         longest = max(map(len, self._scenarios), default=0)
         self._name_cells = max(12, min(longest, _NAME, self.row_width // 2 - _KIND))
         return super().collect()
 
     def items(self, view: View) -> Sequence[str]:
-        """As `ListPane`."""
         return list(self._scenarios)
 
     def item_row(self, view: View, key: str, width: int) -> Row:
-        """As `ListPane`."""
         each = self._scenarios[key]
         kind, style = _KINDS[each.state]
         return (
@@ -70,7 +66,6 @@ class PlanPane(ListPane):
         return "; ".join(filter(None, (each.reason, again)))
 
     def room(self, width: int) -> int:
-        """As `ListPane`."""
         return max(0, width - 1 - _KIND - self._name_cells - 2)
 
 
@@ -87,12 +82,10 @@ class PlanHeader(Band):
         self._plan: ResumePlan | None = None
 
     def put(self, plan: ResumePlan) -> None:
-        """Show this."""
         self._plan = plan
         self.redraw()
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         plan = self._plan
         if plan is None:
             return (((f" Resume {self._session}?", "title"), ("  reading", "dim")),)
@@ -133,7 +126,6 @@ class FactsPane(Pane, can_focus=False):
         self.fold()
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         return [
             ((f" {fit(label if not number else '', _LABEL)}", style), (line, style if style == "bad" else "text"))
             for label, words, style in self._facts()

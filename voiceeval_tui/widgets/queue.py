@@ -61,7 +61,6 @@ class QueuePane(ListPane):
         self._attempt_cells = 0
 
     def heading(self, view: View) -> str:
-        """As `Pane`."""
         parts = [self.TITLE, f"{view.run.done}/{len(view.run.scenarios)}"]
         if self.order != "queued":
             parts.append(f"by {self.order}")
@@ -84,7 +83,6 @@ class QueuePane(ListPane):
         return count
 
     def items(self, view: View) -> Sequence[str]:
-        """As `ListPane`."""
         words = self.words.casefold().split()
         found = [each for each in view.run.scenarios.values() if all(word in _searched(view, each) for word in words)]
         if self.order != "queued":
@@ -92,7 +90,6 @@ class QueuePane(ListPane):
         return [each.name for each in found]
 
     def item_row(self, view: View, key: str, width: int) -> Row:
-        """As `ListPane`."""
         scenario = view.run.scenarios[key]
         mark, _, style = standing(view, scenario)
         attempt = f"#{scenario.attempt}" if scenario.attempt > 1 else ""
@@ -109,7 +106,6 @@ class QueuePane(ListPane):
         )
 
     def scenario_of(self, key: str) -> str | None:
-        """As `ListPane`."""
         return key
 
     def problem(self, view: View, step: int) -> str | None:

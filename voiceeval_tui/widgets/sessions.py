@@ -54,18 +54,15 @@ class SessionsPane(ListPane):
         return self._found.get(self.cursor or "")
 
     def heading(self, view: View) -> str:
-        """As `Pane`."""
         if not self._found:
             return self.TITLE
         running = sum(each.state == "running" for each in self._found.values())
         return f"{counted(len(self._found), 'session')}{f'  {running} running' if running else ''}"
 
     def collect(self) -> int:
-        """As `Pane`."""
         return super().collect() or (len(_EMPTY) if self._read else 1)
 
     def row_at(self, index: int) -> Row:
-        """As `Pane`."""
         if self.keys:
             return super().row_at(index)
         if not self._read or self._problem_of_folder:
@@ -76,11 +73,9 @@ class SessionsPane(ListPane):
         return ((f"  {key}  " if key else "  ", "accent"), (words, "text"))
 
     def items(self, view: View) -> Sequence[str]:
-        """As `ListPane`."""
         return list(self._found)
 
     def item_row(self, view: View, key: str, width: int) -> Row:
-        """As `ListPane`."""
         found = self._found[key]
         mark, style = MARKS[found.state]
         when = found.started.strftime("%Y-%m-%d %H:%M:%S") if found.started is not None else found.name
@@ -109,7 +104,6 @@ class SessionsHeader(Band):
         self._output_dir = output_dir
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         wide, domain = _columns(width - 1)
         names = (fit("when", _WHEN), fit("domain", domain), fit("done", _DONE - 2, "right"))
         line = f"  {''.join(names)}  {fit('success', _INTERVAL if wide else _RATE)} state"
