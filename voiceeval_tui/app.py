@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 from typing import ClassVar
 
@@ -212,15 +211,9 @@ class ConsoleApp(App[None]):
         text = traceback.format_exc()
         self.crash = f"the console failed: {text.strip().splitlines()[-1]}; the run is not touched"
         try:
-            path = _crash_file()
+            path = user_log_path("voiceeval-tui", ensure_exists=True) / "console_crash.txt"
             path.write_text(text, errors="backslashreplace")
             self.crash += f"; details in {path}"
         except OSError:
             pass  # the line above is all that can be told
         self._close_messages_no_wait()
-
-
-def _crash_file() -> Path:
-    folder = user_log_path("voiceeval-tui")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / "console_crash.txt"

@@ -11,8 +11,9 @@ import contextlib
 import io
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from voiceeval_engine.run.options import RunOptions
     from voiceeval_engine.scenarios.catalog import Catalog
 
-EMBEDDED_MARK = " (embedded)"
 _FIXED_PAIRS = {"pair", "agent_url", "user_url"}
 
 
@@ -74,14 +74,10 @@ def _dispatch(argv: list[str]) -> int:
         from voiceeval_tui.watch import watch
 
         return watch(argv[1:])
-    if argv and argv[0] in CONTROL_COMMANDS:
+    if argv and argv[0] in {*CONTROL_COMMANDS, "clean"}:
         from voiceeval_tui import commands
 
-        return commands.control(argv)
-    if argv[:1] == ["clean"]:
-        from voiceeval_tui import commands
-
-        return commands.clean(argv[1:])
+        return commands.clean(argv[1:]) if argv[0] == "clean" else commands.control(argv)
     return _run_command(argv)
 
 
@@ -90,10 +86,13 @@ def _run_command(argv: list[str]) -> int:
     if given.get("list_domains") or given.get("list"):
         catalog = _open_catalog(given)
         try:
+            domains = bool(given.get("list_domains"))
+            listed = documents.domain_list(catalog) if domains else documents.scenario_list(catalog)
             if given.get("json"):
-                _print_json(documents.domain_list(catalog) if given.get("list_domains") else documents.scenario_list(catalog))
+                _print_json(listed)
             else:
-                _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
+                for line in _domain_lines(listed) if domains else _scenario_lines(listed):
+                    print(line)
             _warn_of_bad_packs(catalog)
         finally:
             catalog.close()
@@ -199,23 +198,22 @@ def _warn_of_bad_packs(catalog: Catalog) -> None:
         print(f"WARNING: {safe(str(problem))}", file=sys.stderr)
 
 
-def _print_domains(catalog: Catalog) -> None:
-    print("Available domains:")
-    for domain, count in catalog.domains().items():
-        embedded = all(catalog.is_embedded(name) for name in catalog.names(domain))
-        print(f"  - {domain} ({count} scenarios){EMBEDDED_MARK if embedded else ''}")
-    print()
-    print(f"Legacy scenarios (no domain): {', '.join(name for name in catalog.names() if '__' not in name)}")
+def _domain_lines(listed: documents.Document) -> Iterator[str]:
+    yield "Available domains:"
+    for each in listed["domains"]:
+        yield f"  - {each['name']} ({each['scenarios']} scenarios){_mark(each)}"
+    yield f"\nLegacy scenarios (no domain): {', '.join(listed['legacy_scenarios'])}"
 
 
-def _print_scenarios(catalog: Catalog) -> None:
-    domain = None
-    for name in sorted(catalog.names(), key=lambda each: ("__" not in each, each)):
-        prefix = name.split("__", 1)[0] if "__" in name else "no domain"
-        if prefix != domain:
-            domain = prefix
-            print(f"{domain}:")
-        print(f"  {name}{EMBEDDED_MARK if catalog.is_embedded(name) else ''}")
+def _scenario_lines(listed: documents.Document) -> Iterator[str]:
+    in_order = sorted(listed["scenarios"], key=lambda each: each["domain"] is None)
+    for domain, scenarios in groupby(in_order, key=lambda each: each["domain"]):
+        yield f"{domain or 'no domain'}:"
+        yield from (f"  {each['name']}{_mark(each)}" for each in scenarios)
+
+
+def _mark(each: documents.Document) -> str:
+    return " (embedded)" if each["embedded"] else ""
 
 
 async def _run_headless(plan: Plan, argv: list[str], *, as_json: bool) -> int:

@@ -16,6 +16,7 @@ from voiceeval_engine.session.clean import Leftover, find_leftovers, is_session,
 from voiceeval_engine.session.lock import Holder, SessionHeld, SessionLock, holder
 from voiceeval_tui.arguments import build_clean_parser, build_control_parser
 from voiceeval_tui.documents import render
+from voiceeval_tui.engine import listens_at
 from voiceeval_tui.errors import CommandError
 from voiceeval_tui.figures import counted, duration, rate, size
 from voiceeval_tui.sessions import find_session
@@ -64,7 +65,7 @@ def _ask(session: Path, command: Command) -> Reply:
     """The engine's answer; who holds the session's lock tells where it listens, and why there is none."""
     held = holder(session)
     try:
-        return send_now(Path(held.socket) if held is not None and held.socket else session, command)
+        return send_now(listens_at(session, held), command)
     except EngineGone as error:
         # It may have ended meanwhile.
         raise CommandError(_no_answer(session, holder(session), error)) from error

@@ -42,12 +42,6 @@ def elapsed(view: View) -> float | None:
     return transcript.last_at
 
 
-def most(view: View) -> float:
-    """s that the conversation may take; 0 where it is not known."""
-    transcript = view.transcript(view.shown)
-    return transcript.max_duration if transcript is not None else 0.0
-
-
 def idle(view: View, transcript: Transcript) -> int:
     """Whole s since the last sign of life of either bot."""
     return 0 if transcript.speaking else max(0, int(view.now - transcript.last_time))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import yaml
 from platformdirs import user_config_path
@@ -25,7 +25,6 @@ StyleName = Literal[
 ]  # fmt: skip
 """What a text can be. `cursor` is the chosen line of the pane that has the focus, `cursor-idle` of another one."""
 
-STYLE_NAMES: tuple[StyleName, ...] = get_args(StyleName)
 DARK, LIGHT, ANSI = "voiceeval-dark", "voiceeval-light", "voiceeval-16"
 
 

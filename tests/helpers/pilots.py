@@ -20,7 +20,8 @@ from voiceeval_tui.screens.run import PANES, RunScreen
 from voiceeval_tui.source import open_source
 from voiceeval_tui.themes import Palette, load_themes, to_textual
 from voiceeval_tui.view import Link
-from voiceeval_tui.widgets.pane import ListPane, Pane
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Pane
 from voiceeval_tui.widgets.queue import QueuePane
 
 SIZES = [(50, 15), (80, 24), (120, 40), (200, 50)]

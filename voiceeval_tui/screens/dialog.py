@@ -21,7 +21,8 @@ from textual.widgets import Input, Static
 from voiceeval_tui.actions import Action
 from voiceeval_tui.cells import drawable, fit
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import ListPane, Pane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Pane, Row
 
 Value = TypeVar("Value")
 

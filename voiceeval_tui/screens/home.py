@@ -26,7 +26,7 @@ from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.starting import StartError, start_engine
 from voiceeval_tui.widgets.footer import Footer
-from voiceeval_tui.widgets.pane import ListPane
+from voiceeval_tui.widgets.list_pane import ListPane
 from voiceeval_tui.widgets.sessions import SessionsHeader, SessionsPane
 
 LOOK_SECONDS = 3.0

@@ -18,7 +18,8 @@ from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.starting import Listed
 from voiceeval_tui.view import View
 from voiceeval_tui.widgets.footer import Footer
-from voiceeval_tui.widgets.pane import ListPane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Row
 
 
 class _Scenarios(ListPane):

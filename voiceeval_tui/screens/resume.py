@@ -24,7 +24,7 @@ from voiceeval_tui.screens.dialog import AskText
 from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.starting import Checked, StartError, start_engine, wants_key
 from voiceeval_tui.widgets.footer import Footer
-from voiceeval_tui.widgets.pane import ListPane
+from voiceeval_tui.widgets.list_pane import ListPane
 from voiceeval_tui.widgets.plan import FactsPane, PlanHeader, PlanPane
 
 

@@ -38,8 +38,9 @@ from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.header import Header
 from voiceeval_tui.widgets.lanes import LanesPane
 from voiceeval_tui.widgets.latency import LatencyPane
+from voiceeval_tui.widgets.list_pane import ListPane
 from voiceeval_tui.widgets.log import LogPane
-from voiceeval_tui.widgets.pane import ListPane, Pane
+from voiceeval_tui.widgets.pane import Pane
 from voiceeval_tui.widgets.queue import ORDERS, QueuePane
 from voiceeval_tui.widgets.transcript import TranscriptPane
 from voiceeval_tui.widgets.trouble import TroublePane

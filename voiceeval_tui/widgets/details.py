@@ -6,13 +6,12 @@ What the fold knows stands first and is there for scenarios that wait or run too
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from voiceeval_engine.live.state import SCORED, ScenarioState
 from voiceeval_tui.cells import wrap
 from voiceeval_tui.details import Check, Details, Judged, LatencyFigures, Measured, Signal
-from voiceeval_tui.figures import counted, duration, milliseconds, size
+from voiceeval_tui.figures import counted, duration, milliseconds, size, time_of_day
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import RUNNING, View
 from voiceeval_tui.widgets.pane import Pane, Row
@@ -107,7 +106,7 @@ def _tell_state(sheet: _Sheet, view: View, scenario: ScenarioState) -> None:
         tokens = f" ({each.tokens:,} tokens)" if each.tokens else ""
         sheet.fact(f"discarded {each.attempt}", f"{each.reason}{tokens}", "warn")
     if scenario.status in RUNNING:
-        sheet.fact("since", time.strftime("%H:%M:%S", time.localtime(scenario.since)))
+        sheet.fact("since", time_of_day(scenario.since))
         sheet.fact("turns", str(scenario.turns))
         if scenario.stop_reason:
             sheet.fact("stop reason", scenario.stop_reason)

@@ -1,17 +1,17 @@
 """The engine's log as it grows, and the console's own troubles.
 
-May import `pane`, `view`, `cells`. Rule: console page, "Panes" (log).
+May import `pane`, `view`, `cells`, `figures`. Rule: console page, "Panes" (log).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
 
 from voiceeval_tui.cells import wrap
+from voiceeval_tui.figures import time_of_day
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import Area, Level, LogLine, View
 from voiceeval_tui.widgets.pane import Pane, Row
@@ -68,7 +68,7 @@ class LogPane(Pane):
 
 def _line_rows(line: LogLine, cells: int) -> list[Row]:
     """A warning or an error goes on below itself, of anything else what has room shows."""
-    when, style = time.strftime("%H:%M:%S ", time.localtime(line.time)), _STYLES[line.level]
+    when, style = f"{time_of_day(line.time)} ", _STYLES[line.level]
     origin = "console: " if line.by_console else ""
     room = max(1, cells - len(when) - len(origin))
     if line.level == "INFO":

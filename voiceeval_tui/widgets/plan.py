@@ -1,6 +1,6 @@
 """What a resume would do: every scenario with its reason, and under it what speaks for or against starting it now.
 
-May import `pane`, `resuming`, `starting` (for its types), `cells`. Rule: console page (the picture of the resume preview).
+May import `list_pane`, `pane`, `resuming`, `starting` (for its types), `cells`. Rule: console page (the picture of the resume preview).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from voiceeval_tui.resuming import ResumePlan
 from voiceeval_tui.starting import Checked
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import Band, ListPane, Pane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Band, Pane, Row
 
 _KINDS: dict[str, tuple[str, StyleName]] = {
     "in-flight": ("re-run", "warn"),

@@ -1,6 +1,6 @@
 """The scenario queue: every scenario with how it stands, sorted, filtered, one of them chosen.
 
-May import `pane`, `view`, `standing`, `cells`. Rule: console page, "Panes" (scenario queue).
+May import `list_pane`, `pane`, `view`, `standing`, `cells`. Rule: console page, "Panes" (scenario queue).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from voiceeval_tui.figures import duration, milliseconds
 from voiceeval_tui.standing import broke_off
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import PROBLEMS, RUNNING, View
-from voiceeval_tui.widgets.pane import ListPane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Row
 
 Order = Literal["queued", "problems", "name", "latency"]
 ORDERS: tuple[Order, ...] = ("queued", "problems", "name", "latency")
@@ -38,7 +39,7 @@ INTERRUPTED: tuple[str, str, StyleName] = ("!", "interrupted", "warn")
 JUDGE_OUT: tuple[str, str, StyleName] = ("?", "judge out", "warn")
 """Nothing but the judge's call failed, which says nothing of the agent."""
 
-SIGNALS = {"is_action_match": "actions", "db_state_match": "db_state", "db_state_assertion": "predicates", "nl_assertion": "assertions",
+_SIGNALS = {"is_action_match": "actions", "db_state_match": "db_state", "db_state_assertion": "predicates", "nl_assertion": "assertions",
             "judge_passed": "judge"}  # fmt: skip
 """Signals by the words that stand for them here; any other one has its own name."""
 
@@ -129,6 +130,11 @@ def standing(view: View, scenario: ScenarioState) -> tuple[str, str, StyleName]:
     return mark, scenario.status, style
 
 
+def failed_words(scenario: ScenarioState) -> str:
+    """The signals that failed, in words."""
+    return ", ".join(_SIGNALS.get(name, name) for name in scenario.failed_signals)
+
+
 def _told(view: View, scenario: ScenarioState, cells: int) -> str:
     """What there is to say of a scenario besides its numbers; the stop reason where it has room."""
     since = duration(max(0.0, view.now - scenario.since))
@@ -148,7 +154,7 @@ def _told(view: View, scenario: ScenarioState, cells: int) -> str:
             told = f"not run: {scenario.reason or ''}"
             return told if len(told) <= cells else "not run"
         case "failed" if told != JUDGE_OUT[1]:
-            told = ", ".join(SIGNALS.get(name, name) for name in scenario.failed_signals) or "failed"
+            told = failed_words(scenario) or "failed"
         case "passed":
             told = "pass"
         case _:

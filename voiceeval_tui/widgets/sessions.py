@@ -1,6 +1,6 @@
 """The sessions of the output directory as lines: when, domain, how far, how well, how it stands; without any, what to do.
 
-May import `pane`, `listing`, `figures`, `cells`. Rule: console page ("a home screen with the sessions").
+May import `list_pane`, `pane`, `listing`, `figures`, `cells`. Rule: console page ("a home screen with the sessions").
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from voiceeval_tui.figures import counted, rate
 from voiceeval_tui.listing import Found, State
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import Band, ListPane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Band, Row
 
 MARKS: dict[State, tuple[str, StyleName]] = {"running": ("▶", "accent"), "finished": ("✓", "ok"), "stopped": ("!", "warn")}
 

@@ -1,7 +1,7 @@
 """Stalls and retries: a row for each thing that goes wrong, the most pressing first; a row chooses its scenario.
 
-In a strip of a few lines the first ones show, and how many there are more; with the focus it is the whole list. May import `pane`, `view`,
-`troubles`, `cells`. Rule: console page, "Panes" (stalls and retries).
+In a strip of a few lines the first ones show, and how many there are more; with the focus it is the whole list. May import `list_pane`,
+`pane`, `view`, `troubles`, `cells`. Rule: console page, "Panes" (stalls and retries).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from voiceeval_tui.cells import fit, short_name
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.troubles import Kind, Trouble, troubles
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import ListPane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Row
 
 _MARKS: dict[Kind, tuple[str, StyleName]] = {
     "pair out": ("!", "bad"),
