@@ -42,7 +42,7 @@ def open_run(options: RunOptions, argv: Sequence[str], look: Look) -> int:
     selected = options.demo or options.scenarios or options.domain is not None or options.scenarios_from is not None
     if not selected and options.resume is None:
         return show(None, look, options)
-    return show(open_source(start_engine(options, argv).session), look, options)
+    return show(open_source(start_engine(options, argv)), look, options)
 
 
 def show(source: Source | None, look: Look, defaults: RunOptions | None = None) -> int:

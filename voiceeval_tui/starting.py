@@ -43,14 +43,6 @@ class StartError(CommandError):
 
 
 @dataclass(frozen=True)
-class Started:
-    """A run that goes on by itself: its session's folder and its process."""
-
-    session: Path
-    pid: int
-
-
-@dataclass(frozen=True)
 class Finding:
     """One thing that a check looked at: the `subject` (agent, user, judge, scenarios, disk, names, bots), `where` it is (may be empty),
     what was found, and how to mend it where it is not `good`.
@@ -95,11 +87,11 @@ def wants_key(judge_url: str) -> bool:
         return True
 
 
-def start_engine(options: RunOptions, argv: Sequence[str], key: str | None = None) -> Started:
-    """Start a run; returns when its session is there. `argv` is recorded as the command line. Raises StartError."""
+def start_engine(options: RunOptions, argv: Sequence[str], key: str | None = None) -> Path:
+    """Start a run; returns its session's folder when that is there. `argv` is recorded as the command line. Raises StartError."""
     answer = _ask(options, key, PATIENCE, argv=redact(list(argv), [key or options.judge_api_key or ""]))
     with _reading(answer):
-        return Started(Path(answer["session"]), int(answer["pid"]))
+        return Path(answer["session"])
 
 
 def check(options: RunOptions, key: str | None = None, *, bots: bool = True) -> Checked:

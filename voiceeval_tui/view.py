@@ -96,7 +96,10 @@ class View:
             self.measured.put(name, scenario.latencies)
         if (scenario.status in RUNNING) != (name in self._running):
             areas |= {"queue"}  # where the line of an attempt's beginning was lost, words alone tell of it
-            self._note_running(scenario)
+            if scenario.status in RUNNING:
+                self._running[name] = scenario
+            else:
+                del self._running[name]
             before = self.shown
             self._follow()
             if self.shown != before:
@@ -220,13 +223,6 @@ class View:
         ]  # fmt: skip
         for name in idle[: max(0, len(idle) - KEPT_TRANSCRIPTS)]:
             del self._transcripts[name]
-
-    def _note_running(self, scenario: ScenarioState) -> None:
-        """It has begun or ended to run."""
-        if scenario.status in RUNNING:
-            self._running[scenario.name] = scenario
-        else:
-            del self._running[scenario.name]
 
     def _follow(self) -> None:
         """What is followed stays while it runs; then comes whichever has run longest; nothing to follow leaves the last one."""

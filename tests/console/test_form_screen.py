@@ -22,7 +22,7 @@ from voiceeval_tui.screens.form import FormScreen
 from voiceeval_tui.screens.home import HomeScreen
 from voiceeval_tui.screens.pick import PickScreen
 from voiceeval_tui.screens.run import RunScreen
-from voiceeval_tui.starting import Checked, Finding, Listed, Started, StartError
+from voiceeval_tui.starting import Checked, Finding, Listed, StartError
 from voiceeval_tui.widgets.cycle import Cycle
 
 SIZES = [(50, 15), (80, 24), (200, 50)]
@@ -58,11 +58,11 @@ class Engines:
             raise self.checked
         return self.checked if bots else replace(self.checked, findings=())
 
-    def _start(self, options: RunOptions, argv: list[str]) -> Started:
+    def _start(self, options: RunOptions, argv: list[str]) -> Path:
         if self.session is None:
             raise StartError("no scenarios are registered")
         self.started.append((options, argv))
-        return Started(self.session, 1)
+        return self.session
 
     def _list(self, options: RunOptions) -> Listed:
         if isinstance(self.listed, StartError):

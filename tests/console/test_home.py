@@ -24,7 +24,7 @@ from voiceeval_tui.screens.home import HomeScreen
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import RunScreen
 from voiceeval_tui.source import open_source
-from voiceeval_tui.starting import Started, StartError
+from voiceeval_tui.starting import StartError
 from voiceeval_tui.widgets.sessions import SessionsPane
 
 SIZES = [(50, 15), (80, 24), (200, 50)]
@@ -199,9 +199,9 @@ async def test_the_demo_is_started_once_and_shown(tmp_path: Path, monkeypatch: p
     told: list[Any] = []
     session = write_session(tmp_path / "eval_20260618_072325", all_kinds(NAMES))
 
-    def start(options: RunOptions, argv: list[str], key: str | None = None) -> Started:
+    def start(options: RunOptions, argv: list[str], key: str | None = None) -> Path:
         told.append((options, argv, key))
-        return Started(session, 1)
+        return session
 
     monkeypatch.setattr(home_screen, "start_engine", start)
     async with home(tmp_path, judge_api_key="secret", inactivity_timeout=5.0, scenarios=("x",)) as pilot:
@@ -217,7 +217,7 @@ async def test_the_demo_is_started_once_and_shown(tmp_path: Path, monkeypatch: p
 
 
 async def test_a_demo_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> Started:
+    def refuse(*_: Any) -> Path:
         raise StartError("[red]no luck")
 
     monkeypatch.setattr(home_screen, "start_engine", refuse)

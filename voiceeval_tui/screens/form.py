@@ -209,10 +209,10 @@ class FormScreen(KeyedScreen[Path | dict[str, str]]):
         self._tell("starting the engine")
         self._starting = True
         try:
-            started = await asyncio.to_thread(start_engine, options, options.to_argv())
+            session = await asyncio.to_thread(start_engine, options, options.to_argv())
         finally:
             self._starting = False
-        self.dismiss(started.session)
+        self.dismiss(session)
 
 
 class _Lines(VerticalScroll, inherit_bindings=False):

@@ -135,11 +135,11 @@ class HomeScreen(KeyedScreen[None]):
     @work(group="start")
     async def _start(self, options: RunOptions) -> None:
         try:
-            started = await asyncio.to_thread(start_engine, options, options.to_argv())
+            session = await asyncio.to_thread(start_engine, options, options.to_argv())
         except StartError as error:
             self.say(str(error), "error")
         else:
-            self._open_started(started.session)
+            self._open_started(session)
         finally:
             self._starting = False
 

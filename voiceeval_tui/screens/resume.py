@@ -73,7 +73,7 @@ class ResumeScreen(KeyedScreen[Path]):
         plan = self._plan
         if self._starting or plan is None:
             return
-        if plan.options is None or plan.obstacle:
+        if plan.options is None:
             self.say(f"it cannot be resumed: {plan.obstacle}", "error")
             return
         if plan.dangers:
@@ -93,8 +93,8 @@ class ResumeScreen(KeyedScreen[Path]):
             )
 
     def do_check(self) -> None:
-        if self._plan is not None and self._plan.options is not None and not self._plan.obstacle:
-            self._check(self._plan.options)
+        if (options := self._options) is not None:
+            self._check(options)
 
     def do_key(self) -> None:
         self.app.push_screen(AskText("the judge's key, for this run only", masked=True), self._set_key)
@@ -108,28 +108,32 @@ class ResumeScreen(KeyedScreen[Path]):
     def _ask(self, title: str, words: str) -> None:
         self.ask_first(title, words, "start all the same", "not now", self._begin)
 
+    @property
+    def _options(self) -> RunOptions | None:
+        """Those of the resume; None where there can be none."""
+        return self._plan.options if self._plan is not None else None
+
     def _begin(self) -> None:
-        plan = self._plan
-        if plan is None or plan.options is None:
+        if (options := self._options) is None:
             return
-        if self._key is None and self._lacks_key(plan, plan.options):
-            title = f"the judge's key (${plan.options.judge_api_key_name} is not set); Enter alone: none"
+        if self._key is None and self._lacks_key(options):
+            title = f"the judge's key (${options.judge_api_key_name} is not set); Enter alone: none"
             self.app.push_screen(AskText(title, masked=True), self._start_with_key)
         else:
-            self._start(plan.options)
+            self._start(options)
 
-    def _lacks_key(self, plan: ResumePlan, options: RunOptions) -> bool:
+    def _lacks_key(self, options: RunOptions) -> bool:
         """Whether the judge wants a key, by what the record and its place tell, that is not at hand."""
         if not options.judged or options.demo or options.judge_api_key or os.environ.get(options.judge_api_key_name):
             return False
         if isinstance(self._checked, Checked) and self._checked.has_key:
             return False
-        return plan.had_key or wants_key(options.judge_url)
+        return (self._plan is not None and self._plan.had_key) or wants_key(options.judge_url)
 
     def _start_with_key(self, key: str | None) -> None:
-        if key is not None and self._plan is not None and self._plan.options is not None:
+        if key is not None and (options := self._options) is not None:
             self._key = key
-            self._start(self._plan.options)
+            self._start(options)
 
     def _set_key(self, key: str | None) -> None:
         if key is not None:
@@ -181,10 +185,10 @@ class ResumeScreen(KeyedScreen[Path]):
         self._starting = True
         self.say("starting the engine")
         try:
-            started = await asyncio.to_thread(start_engine, options, options.to_argv(), self._key or None)
+            session = await asyncio.to_thread(start_engine, options, options.to_argv(), self._key or None)
         except StartError as error:
             self.say(str(error), "error")
         else:
-            self.dismiss(started.session)
+            self.dismiss(session)
         finally:
             self._starting = False
