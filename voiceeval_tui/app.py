@@ -35,7 +35,7 @@ from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import RunScreen
 from voiceeval_tui.source import Source, SourceError, open_source
 from voiceeval_tui.terminal_codes import clipboard, notification
-from voiceeval_tui.themes import Palette, Themes, ascii_only, load_themes, to_textual
+from voiceeval_tui.themes import Themes, ascii_only, load_themes, to_palette, to_textual
 from voiceeval_tui.widgets.pane import Pane
 
 _COLOURS = {"truecolor": 1 << 24, "256": 256, "standard": 16}
@@ -92,7 +92,7 @@ class ConsoleApp(App[None]):
         for theme in self._themes.by_name.values():
             self.register_theme(to_textual(theme))
         first = self._themes.first(environ, colours=_COLOURS.get(self.console.color_system or "", 16))
-        self.palette = Palette(self._themes.by_name[first])
+        self.palette = to_palette(self._themes.by_name[first])
         self.theme = first
         if self.no_color:  # Textual would send shades of grey under a theme that is not the terminal's own
             self._filters = [NoColor() if isinstance(each, Monochrome) else each for each in self._filters]
@@ -173,7 +173,7 @@ class ConsoleApp(App[None]):
     def watch_theme(self, name: str) -> None:
         """Panes paint with the palette."""
         if name in self._themes.by_name:
-            self.palette = Palette(self._themes.by_name[name])
+            self.palette = to_palette(self._themes.by_name[name])
         for screen in self.screen_stack if self._running else ():
             for pane in screen.query(Pane):
                 pane.refresh()

@@ -93,7 +93,8 @@ def _run_command(argv: list[str]) -> int:
             else:
                 for line in _domain_lines(listed) if domains else _scenario_lines(listed):
                     print(line)
-            _warn_of_bad_packs(catalog)
+            for problem in catalog.errors:
+                print(f"WARNING: {safe(str(problem))}", file=sys.stderr)
         finally:
             catalog.close()
         return 0
@@ -152,10 +153,14 @@ def _run_fast(work: Coroutine[Any, Any, int]) -> int:
 
 def _options(given: dict[str, Any]) -> RunOptions:
     from voiceeval_engine.run.options import DEMO_DEFAULTS, OptionError, RunOptions
+    from voiceeval_tui.sessions import NoSession, find_session
 
     fields = {name: value for name, value in given.items() if name in RunOptions.__dataclass_fields__}
     if "scenarios_from" in fields:
-        fields["scenarios_from"] = _named_session(given)
+        try:
+            fields["scenarios_from"] = find_session(given["scenarios_from"], given.get("output_dir", RunOptions.output_dir))
+        except NoSession as error:
+            raise CommandError(f"--scenarios-from: {error}") from error
     if given.get("demo"):
         fields = {**DEMO_DEFAULTS, **fields}
         if given.keys() & {*_FIXED_PAIRS, "pairs_from"}:
@@ -171,17 +176,6 @@ def _options(given: dict[str, Any]) -> RunOptions:
         raise CommandError(str(error), 2) from error
 
 
-def _named_session(given: dict[str, Any]) -> Path:
-    """What `--scenarios-from` means."""
-    from voiceeval_engine.run.options import RunOptions
-    from voiceeval_tui.sessions import NoSession, find_session
-
-    try:
-        return find_session(given["scenarios_from"], given.get("output_dir", RunOptions.output_dir))
-    except NoSession as error:
-        raise CommandError(f"--scenarios-from: {error}") from error
-
-
 def _open_catalog(given: dict[str, Any]) -> Catalog:
     from voiceeval_engine.scenarios.catalog import Catalog
     from voiceeval_engine.scenarios.model import ScenarioError
@@ -191,11 +185,6 @@ def _open_catalog(given: dict[str, Any]) -> Catalog:
         return Catalog.open(options.scenario_dir, options.source, options.scenarios_from)
     except ScenarioError as error:
         raise CommandError(str(error)) from error
-
-
-def _warn_of_bad_packs(catalog: Catalog) -> None:
-    for problem in catalog.errors:
-        print(f"WARNING: {safe(str(problem))}", file=sys.stderr)
 
 
 def _domain_lines(listed: documents.Document) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The subcommands beside a run: a word to a running engine (`status`, `pause`, `resume-queue`, `stop`) and `clean`.
 
 What is asked for goes to standard output, questions and warnings to standard error; what the engine and file names say passes `safe`. May
-import the engine's `live` and `session`. Rules: running page, "Commands" and "Processes".
+import the engine's `live` and `session`, and what draws nothing. Rules: running page, "Commands" and "Processes".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A session without a journal (the reference harness's own, live or finished) told as events, from its files.
 
-Reads again what changed, once a second at most. Where a scenario stands follows from its folder: none is queued, one without metrics
-runs, one with metrics is scored; attempts that were moved aside were discarded. May import the standard library, the engine's `live/`
-and `session/`, `source`, `session_files`. Rules: console page, "Two processes"; artifacts page.
+Reads again what changed, once a second at most. Where a scenario stands follows from its folder: none is queued, one without metrics runs,
+one with metrics is scored; attempts that were moved aside were discarded. May import the standard library, the engine's `live/` and
+`session/`, `source`, `session_files`, `view`. Rules: console page, "Two processes"; artifacts page.
 """
 
 from __future__ import annotations

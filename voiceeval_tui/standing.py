@@ -1,6 +1,6 @@
 """How the scenario that is shown stands, in words: its clocks, and why there is nothing of it to see.
 
-Plain values in, text out. May import the engine's `live/`, `figures`, `view`. Rule: console page, "Panes".
+Plain values in, text out. May import the engine's `live/`, `figures`, `transcript`, `view`. Rule: console page, "Panes".
 """
 
 from __future__ import annotations

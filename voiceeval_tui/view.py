@@ -1,9 +1,9 @@
 """What the panes draw: the run's state and all that a watcher needs besides it, kept within bounds however long the run is.
 
 `View.apply` folds one event and says which areas changed. The texts of the scenarios that run and of the last few others are held; any
-other scenario's is read from its files when it is wanted (`session_files.read_transcript`) and handed to `put_saved`. Knows no clock,
-file or screen: time comes in with `tick`. May import the standard library, the engine's `live/`, `transcript` and `details`. Rule: console
-page, "Panes".
+other scenario's is read from its files when it is wanted (`session_files.read_transcript`) and handed to `put_saved`. Knows no clock, file
+or screen: time comes in with `tick`. May import the standard library, the engine's `live/`, `transcript`, `details` and `measurements`.
+Rule: console page, "Panes".
 """
 
 from __future__ import annotations

@@ -117,17 +117,17 @@ def test_a_variable_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("options", "told", "usage"),
+    ("options", "told"),
     [
-        ({"scenarios": ("nobody__knows",)}, "nobody__knows", False),
-        ({"scenarios": (), "resume": "20000101_000000"}, "directory not found", False),
-        ({"demo": False, "scenarios": (), "scenario_dir": ()}, "no scenarios are registered", False),
+        ({"scenarios": ("nobody__knows",)}, "nobody__knows"),
+        ({"scenarios": (), "resume": "20000101_000000"}, "directory not found"),
+        ({"demo": False, "scenarios": (), "scenario_dir": ()}, "no scenarios are registered"),
     ],
 )
-def test_a_refusal_is_a_sentence(tmp_path: Path, options: dict[str, Any], told: str, usage: bool) -> None:
+def test_a_refusal_is_a_sentence(tmp_path: Path, options: dict[str, Any], told: str) -> None:
     with pytest.raises(StartError, match=told) as refused:
         start_engine(demo(tmp_path, **options), [])
-    assert refused.value.code == (2 if usage else 1)
+    assert refused.value.code == 1
 
 
 @pytest.mark.parametrize(

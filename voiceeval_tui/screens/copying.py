@@ -1,7 +1,6 @@
 """The key `y`: what the focused pane has goes to the clipboard or into a file, whichever the operator chooses.
 
-Text leaves as it is drawn, without escapes. May import Textual, the widgets, `terminal_codes`, `saved_copies`, `screens/dialog` and
-`screens/operator`. Rule: console page, "Manners".
+Text leaves as it is drawn, without escapes. Rule: console page, "Manners".
 """
 
 from __future__ import annotations

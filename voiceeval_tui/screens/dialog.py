@@ -1,6 +1,6 @@
 """Dialogs: a question with its answers, a line to fill in, the help. All answer to keys and to the mouse.
 
-May import Textual, `widgets/pane`, `actions`. Rule: console page, "Keys" (no key loses work without asking).
+Rule: console page, "Keys" (no key loses work without asking).
 """
 
 from __future__ import annotations

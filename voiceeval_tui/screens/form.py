@@ -1,7 +1,6 @@
 """The new-run form: fields checked as they are typed, scenarios from a list, bots and judge checked before anything starts.
 
-May import Textual, the widgets, `form`, `preflight`, `starting`, `screens/keyed`, `screens/pick`. Rule: console page ("a form for a new run
-with a check of both bots and the judge before it starts").
+Rule: console page ("a form for a new run with a check of both bots and the judge before it starts").
 """
 
 from __future__ import annotations

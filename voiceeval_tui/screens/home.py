@@ -1,7 +1,6 @@
 """The home screen: the sessions under the output directory, to be watched or resumed, and the way to a new run.
 
-The folder is read in a thread every few seconds while the screen shows. May import Textual, the widgets, `listing`, `starting`, other
-screens. Rule: console page ("Start with no session and no selection").
+The folder is read in a thread every few seconds while the screen shows. Rule: console page ("Start with no session and no selection").
 """
 
 from __future__ import annotations

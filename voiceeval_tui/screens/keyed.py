@@ -1,7 +1,6 @@
 """Screens with actions: keys, the line below, help and the command palette come from one list.
 
-An action is carried out by the screen's method `do_<name>`. May import Textual, `actions`, `cells`, `widgets/footer`, `screens/dialog`.
-Rule: console page, "Keys".
+An action is carried out by the screen's method `do_<name>`. Rule: console page, "Keys".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the operator does to a run: actions become commands to the engine, after a question where work would be lost.
 
-May import Textual, `engine`, `view`, `screens/dialog`, `screens/keyed`. Rules: console page, "Keys"; running page, "The operator's hand".
+Rules: console page, "Keys"; running page, "The operator's hand".
 """
 
 from __future__ import annotations

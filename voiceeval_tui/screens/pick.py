@@ -1,6 +1,6 @@
 """Scenarios picked from the list of all there are: filter as you type, mark one, or all that show.
 
-May import Textual, the widgets, `starting` (for its types), `cells`. Rule: console page ("a form for a new run").
+Rule: console page ("a form for a new run").
 """
 
 from __future__ import annotations

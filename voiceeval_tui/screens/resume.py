@@ -1,8 +1,7 @@
 """The resume preview: what a resume would do now with each scenario and whether it could; Enter starts it.
 
 Reads the session and asks the bots in threads; nothing of the session is written here. The judge's key is taken from the environment, else
-asked for and kept nowhere. May import Textual, the widgets, `resuming`, `preflight`, `starting`, `screens/keyed`. Rule: console page
-("Resume preview").
+asked for and kept nowhere. Rule: console page ("Resume preview").
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The screen of one session: its panes where they find room, the source followed, what the operator does sent on.
 
-Everything that changes the view happens here. May import Textual, the widgets, `view`, `source`, `session_files`, `engine`, `actions`,
-`folding`. Rule: console page.
+Everything that changes the view happens here. Rule: console page.
 """
 
 from __future__ import annotations
@@ -255,13 +254,10 @@ class RunScreen(OperatorScreen):
         else:
             self.draw(self.view.select(None))
 
-    def do_next_problem(self) -> None:
-        self._jump(1)
-
     def do_previous_problem(self) -> None:
-        self._jump(-1)
+        self.do_next_problem(-1)
 
-    def _jump(self, step: int) -> None:
+    def do_next_problem(self, step: int = 1) -> None:
         if (key := self._queue.problem(self.view, step)) is not None:
             self._queue.choose(key)
 

@@ -1,7 +1,7 @@
 """One scenario in full: how it stands, its figures, what it was judged by and why, hashes, tokens, retries, files.
 
-What the fold knows stands first and is there for scenarios that wait or run too; the rest was read from the scenario's files. May import
-`pane`, `view`, `details`, `cells`, `figures`. Rule: console page, "Panes" (details).
+What the fold knows stands first and is there for scenarios that wait or run too; the rest was read from the scenario's files. Rule:
+console page, "Panes" (details).
 """
 
 from __future__ import annotations
@@ -165,8 +165,8 @@ def _tell_judge(sheet: _Sheet, details: Details) -> None:
         sheet.fact("score", "the verdict is still out", "info")
         return
     text = "-" if score is None else f"{score:g}{limit}"
-    word: tuple[str, StyleName] = {True: ("pass", "ok"), False: ("fail", "bad"), None: ("", "text")}[passed]  # type: ignore[assignment]
-    sheet.fact("score", _spaced(text, word[0]), word[1])
+    word, style = _verdict(passed) if passed is not None else ("", "text")
+    sheet.fact("score", f"{text}  {word}".rstrip(), style)
     if judged is not None:
         _tell_reasons(sheet, judged)
 
@@ -262,7 +262,3 @@ def _latency(figures: LatencyFigures | None) -> str:
         return "no measurement"
     parts = (("mean", figures.mean), ("p50", figures.p50), ("p95", figures.p95), ("min", figures.least), ("max", figures.most))
     return f"{', '.join(f'{name} {milliseconds(value)}' for name, value in parts)}, n {figures.count}"
-
-
-def _spaced(*parts: str) -> str:
-    return "  ".join(part for part in parts if part) or "-"

@@ -1,6 +1,6 @@
 """The line below: the keys that apply now, each of which can be clicked.
 
-May import `pane`, `actions`, `cells`. Rule: console page, "Keys".
+Rule: console page, "Keys".
 """
 
 from __future__ import annotations

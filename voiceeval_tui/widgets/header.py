@@ -1,6 +1,6 @@
 """The two lines above: which session, how far, how well.
 
-May import `pane`, `view`, `figures`, `cells`. Rule: console page, "Panes" (header).
+Rule: console page, "Panes" (header).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The base of panes that are lists: rows with keys, a cursor on one of them, what has no room in its row below them.
 
-May import Textual, `pane`, `view`, `cells`, `themes`. Rule: console page, "Panes", "Keys", "Budgets".
+Rule: console page, "Panes", "Keys", "Budgets".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The engine's log as it grows, and the console's own troubles.
 
-May import `pane`, `view`, `cells`, `figures`. Rule: console page, "Panes" (log).
+Rule: console page, "Panes" (log).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The base of all panes: rows in, and only the lines that changed go to the terminal.
 
 A pane says which areas it depends on and what its rows are; it asks for nothing and keeps no state of the run. What rows hold is untrusted
-and becomes plain segments here, never markup. A pane that raises says so in its own place, and the rest goes on. May import Textual, Rich,
-`view`, `cells`, `themes`. Rule: console page, "Panes", "Budgets", "Manners".
+and becomes plain segments here, never markup. A pane that raises says so in its own place, and the rest goes on. Rule: console page,
+"Panes", "Budgets", "Manners".
 """
 
 from __future__ import annotations

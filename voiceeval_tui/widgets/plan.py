@@ -1,6 +1,6 @@
 """What a resume would do: every scenario with its reason, and under it what speaks for or against starting it now.
 
-May import `list_pane`, `pane`, `resuming`, `starting` (for its types), `cells`. Rule: console page (the picture of the resume preview).
+Rule: console page (the picture of the resume preview).
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ class PlanHeader(Band):
         plan = self._plan
         if plan is None:
             return (((f" Resume {self._session}?", "title"), ("  reading", "dim")),)
-        counts = [(f"  {plan.count('completed')} completed", "ok"), (f"  {plan.count('in-flight')} re-run", "warn"),
-                  (f"  {plan.count('fresh')} fresh ", "accent")]  # fmt: skip
-        told: Row = () if plan.obstacle else tuple(counts)  # type: ignore[arg-type]
+        told: Row = () if plan.obstacle else (
+            (f"  {plan.count('completed')} completed", "ok"), (f"  {plan.count('in-flight')} re-run", "warn"),
+            (f"  {plan.count('fresh')} fresh ", "accent"),
+        )  # fmt: skip
         room = max(1, width - sum(len(text) for text, _ in told))
         return (((fit(f" Resume {self._session}?", room), "title"), *told),)
 

@@ -1,6 +1,6 @@
 """The scenario queue: every scenario with how it stands, sorted, filtered, one of them chosen.
 
-May import `list_pane`, `pane`, `view`, `standing`, `cells`. Rule: console page, "Panes" (scenario queue).
+Rule: console page, "Panes" (scenario queue).
 """
 
 from __future__ import annotations

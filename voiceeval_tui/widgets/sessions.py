@@ -1,6 +1,6 @@
 """The sessions of the output directory as lines: when, domain, how far, how well, how it stands; without any, what to do.
 
-May import `list_pane`, `pane`, `listing`, `figures`, `cells`. Rule: console page ("a home screen with the sessions").
+Rule: console page ("a home screen with the sessions").
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The live transcript: what is said, by whom, how late; what is done besides; and who speaks now.
 
 Follows the newest unless it was scrolled back; then what stands on its first line stays there, whatever comes, goes or is wrapped anew.
-May import `pane`, `queue` (marks, words), `view`, `transcript`, `standing`, `cells`, `figures`. Rule: console page, "Panes" (live
-transcript).
+Rule: console page, "Panes" (live transcript).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stalls and retries: a row for each thing that goes wrong, the most pressing first; a row chooses its scenario.
 
-In a strip of a few lines the first ones show, and how many there are more; with the focus it is the whole list. May import `list_pane`,
-`pane`, `view`, `troubles`, `cells`. Rule: console page, "Panes" (stalls and retries).
+In a strip of a few lines the first ones show, and how many there are more; with the focus it is the whole list. Rule: console page,
+"Panes" (stalls and retries).
 """
 
 from __future__ import annotations
