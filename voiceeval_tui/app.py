@@ -138,7 +138,7 @@ class ConsoleApp(App[None]):
 
     def action_interrupt(self) -> None:
         """Ctrl+C: ask as `q` does; a second time it leaves, and the run goes on."""
-        if isinstance(self.screen, RunScreen) and self.screen.view.link.state == "alive":
+        if isinstance(self.screen, RunScreen):
             self.screen.do_quit()
         elif isinstance(self.screen, FormScreen | ResumeScreen):
             self.screen.do_leave()

@@ -52,20 +52,16 @@ def why_empty(view: View) -> str:
     scenario = view.scenario()
     if scenario is None:
         return "No scenario yet." if not view.run.scenarios else "No scenario is chosen."
-    told = _WHY.get(scenario.status)
     if scenario.status == "not run":
         return f"Not run: {scenario.reason or 'no reason was given'}."
     if scenario.status == "retrying":
-        return f"The last attempt does not count: {_last_reason(scenario)}. The next one is to come."
+        why = scenario.discarded[-1].reason if scenario.discarded else "no reason was given"
+        return f"The last attempt does not count: {why}. The next one is to come."
     if scenario.status == "setting up" and goes_on(view):
         return f"Setting up for {duration(max(0.0, view.now - scenario.since))}: the bots are told what to do."
     if scenario.status == "talking":
         return "No words yet." if goes_on(view) else "Nothing was said before the run broke off."
-    return told or "No words of it are known."
+    return _WHY.get(scenario.status, "No words of it are known.")
 
 
 _WHY = {"queued": "It waits in the queue.", "setting up": "It was being set up when the run broke off."}
-
-
-def _last_reason(scenario: ScenarioState) -> str:
-    return scenario.discarded[-1].reason if scenario.discarded else "no reason was given"

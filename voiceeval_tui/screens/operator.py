@@ -16,7 +16,7 @@ from voiceeval_tui.screens.dialog import Ask, Choice
 from voiceeval_tui.screens.keyed import KeyedScreen
 from voiceeval_tui.view import Area, View
 
-QUIT = (
+_QUIT = (
     Choice("d", "detach: leave, the run goes on", "detach"),
     Choice("a", "stop after the current attempts", "stop"),
     Choice("n", "stop now: running attempts are cut and run again by a resume", "stop-now"),
@@ -50,7 +50,7 @@ class OperatorScreen(KeyedScreen[None]):
         if self.view.link.state != "alive" or self.view.run.ended is not None:
             self.app.exit()
         else:
-            self.app.push_screen(Ask("quit", "The run goes on unless you stop it.", QUIT), self._quit)
+            self.app.push_screen(Ask("quit", "The run goes on unless you stop it.", _QUIT), self._quit)
 
     def _quit(self, answer: str | None) -> None:
         match answer:

@@ -178,16 +178,8 @@ def _rank(view: View, scenario: ScenarioState) -> int:
     return _RUNS if scenario.status in RUNNING else _ENDED if scenario.status in ENDED else _WAITS
 
 
-def _by_problem(view: View, scenario: ScenarioState) -> tuple[int, int]:
-    return (_rank(view, scenario), scenario.number)
-
-
-def _by_latency(_: View, scenario: ScenarioState) -> tuple[float, int]:
-    return (-(percentile(scenario.latencies, 0.5) or 0.0), scenario.number)
-
-
 _SORTED: dict[Order, Callable[[View, ScenarioState], tuple[float, int] | str]] = {
-    "problems": _by_problem,
-    "name": lambda _, scenario: scenario.name,
-    "latency": _by_latency,
+    "problems": lambda view, each: (_rank(view, each), each.number),
+    "name": lambda _, each: each.name,
+    "latency": lambda _, each: (-(percentile(each.latencies, 0.5) or 0.0), each.number),
 }
