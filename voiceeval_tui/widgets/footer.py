@@ -15,6 +15,9 @@ from voiceeval_tui.cells import width
 from voiceeval_tui.view import View
 from voiceeval_tui.widgets.pane import Band, Row, Span
 
+_KEPT = frozenset({"help", "detach", "quit", "leave"})
+"""Actions that are told however narrow the screen is."""
+
 
 class Footer(Band):
     """Of the actions that are given, those that apply; what finds no room is in the help."""
@@ -50,9 +53,9 @@ class Footer(Band):
 def fitting(offered: Sequence[Action], cells: int) -> tuple[list[Span], list[tuple[int, int, str]]]:
     """The labels that find room, the way out always among them, and where each stands: first cell, end, action."""
     actions = [action for action in offered if action.label]
-    keep = {"help", "detach", "quit"}
-    while sum(_cells(action.key, action.label) for action in actions) > cells and any(each.name not in keep for each in actions):
-        actions.remove(next(each for each in reversed(actions) if each.name not in keep))
+    spare = [each for each in actions if each.name not in _KEPT]
+    while spare and sum(_cells(each.key, each.label) for each in actions) > cells:
+        actions.remove(spare.pop())
     spans: list[Span] = []
     places: list[tuple[int, int, str]] = []
     x = 0
