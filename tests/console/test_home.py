@@ -216,6 +216,30 @@ async def test_the_demo_is_started_once_and_shown(tmp_path: Path, monkeypatch: p
     assert "secret" not in argv
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"pairs_from": Path("pairs")}, {"pair": (("ws://a:1", "ws://b:2"),)}, {"agent_url": "ws://a:1"},
+        {"scenarios": ("x",)}, {"domain": "x"}, {"scenarios_from": Path("eval_20260618_072325")}, {"resume": "20260618_072325"},
+        {"scenario_dir": (Path("packs"),), "source": "nemo"},
+    ],
+)  # fmt: skip
+async def test_a_demo_brings_its_own_whatever_the_command_line_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    told: list[RunOptions] = []
+
+    def start(options: RunOptions, *_: Any) -> Path:
+        told.append(options)
+        raise StartError("seen")
+
+    monkeypatch.setattr(home_screen, "start_engine", start)
+    async with home(tmp_path, **given) as pilot:
+        await pilot.press("D")
+        await until(pilot, lambda: bool(told))
+    assert told == [RunOptions(demo=True, output_dir=tmp_path, **DEMO_DEFAULTS)]
+
+
 async def test_a_demo_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Path:
         raise StartError("[red]no luck")

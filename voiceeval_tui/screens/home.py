@@ -31,6 +31,19 @@ from voiceeval_tui.widgets.sessions import SessionsHeader, SessionsPane
 LOOK_SECONDS = 3.0
 _SOON = 0.1
 """s until the next look while rates are still being read."""
+_DEMO_BRINGS = (
+    "agent_url",
+    "user_url",
+    "pair",
+    "pairs_from",
+    "scenarios",
+    "domain",
+    "scenario_dir",
+    "source",
+    "scenarios_from",
+    "resume",
+)
+"""Options of the command line that a demo leaves aside: its bots and scenarios are its own."""
 
 
 class HomeScreen(KeyedScreen[None]):
@@ -118,7 +131,8 @@ class HomeScreen(KeyedScreen[None]):
 
     def do_demo(self) -> None:
         given = {name: value for name, value in DEMO_DEFAULTS.items() if getattr(self._defaults, name) == getattr(RunOptions, name)}
-        options = replace(self._defaults, demo=True, scenarios=(), domain=None, resume=None, pair=(), **given)
+        own = {name: getattr(RunOptions, name) for name in _DEMO_BRINGS}
+        options = replace(self._defaults, demo=True, **own, **given)
         if not self._starting:
             self._starting = True
             self.say("starting the demo")
