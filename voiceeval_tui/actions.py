@@ -5,10 +5,10 @@ An action is carried out by the screen's method `do_<name>`. May import `view`. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from voiceeval_engine.live.state import ScenarioState
+from voiceeval_engine.live.state import Status
 from voiceeval_tui.view import PROBLEMS, RUNNING, View
 
 _WRITTEN = {"question_mark": "?", "slash": "/", "escape": "Esc", "enter": "Enter", "space": "Space", "ctrl+s": "Ctrl+S", "f2": "F2",
@@ -30,11 +30,9 @@ def _over(view: View) -> bool:
     return view.link.state in ("gone", "finished", "files")
 
 
-def _on(view: View, *, queued: bool = False, running: bool = False, problem: bool = False) -> bool:
-    shown: ScenarioState | None = view.scenario()
-    if shown is None or not _alive(view):
-        return False
-    return (queued and shown.status == "queued") or (running and shown.status in RUNNING) or (problem and shown.status in PROBLEMS)
+def _on(view: View, statuses: Set[Status]) -> bool:
+    shown = view.scenario()
+    return shown is not None and shown.status in statuses and _alive(view)
 
 
 @dataclass(frozen=True)
@@ -55,27 +53,14 @@ class Action:
 
 
 ACTIONS: tuple[Action, ...] = (
-    Action(
-        "again",
-        "r",
-        "re-run",
-        "run the chosen stalled, failed or not-run scenario again",
-        lambda v: _on(v, problem=True),
-    ),
+    Action("again", "r", "re-run", "run the chosen stalled, failed or not-run scenario again", lambda v: _on(v, PROBLEMS)),
     Action("resume", "r", "resume", "what a resume of this session would do; Enter there starts it", _over),
     Action("pause", "p", "pause", "begin no new attempt; what runs goes on", lambda v: _alive(v) and v.run.paused is None),
     Action("go_on", "p", "go on", "begin new attempts again", lambda v: _alive(v) and v.run.paused is not None),
-    Action("skip", "s", "skip", "do not run the chosen scenario", lambda v: _on(v, queued=True)),
-    Action(
-        "stop_attempt", "x", "stop", "stop the chosen scenario's attempt, which then has no result", lambda v: _on(v, running=True)
-    ),
+    Action("skip", "s", "skip", "do not run the chosen scenario", lambda v: _on(v, {"queued"})),
+    Action("stop_attempt", "x", "stop", "stop the chosen scenario's attempt, which then has no result", lambda v: _on(v, RUNNING)),
     Action("filter", "slash", "filter", "show only scenarios with these words; Esc ends it"),
-    Action(
-        "next_problem",
-        "n",
-        "next",
-        "next failed, stalled or not-run scenario, else one that runs",
-    ),
+    Action("next_problem", "n", "next", "next failed, stalled or not-run scenario, else one that runs"),
     Action("previous_problem", "N,upper_n", "", "the one before"),
     Action("order", "o", "", "sort the queue: as queued, problems first, name, latency"),
     Action("follow", "escape", "", "choose no scenario: show whoever talks"),
@@ -87,8 +72,3 @@ ACTIONS: tuple[Action, ...] = (
     Action("detach", "d", "detach", "leave; the run goes on"),
     Action("quit", "q,ctrl+c", "quit", "leave, or stop the run: asks first; Ctrl+C twice leaves"),
 )
-
-
-def applying(view: View) -> list[Action]:
-    """The actions that can be taken now."""
-    return [action for action in ACTIONS if action.when(view)]

@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 from typing import ClassVar
 
@@ -27,16 +26,16 @@ from textual.filter import LineFilter, Monochrome, NoColor
 from textual.screen import Screen
 
 from voiceeval_engine.run.options import RunOptions
-from voiceeval_tui.actions import applying
 from voiceeval_tui.cells import drawable, to_ascii
 from voiceeval_tui.engine import Engine, SocketEngine
 from voiceeval_tui.screens.form import FormScreen
 from voiceeval_tui.screens.home import HomeScreen
+from voiceeval_tui.screens.keyed import KeyedScreen
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import RunScreen
 from voiceeval_tui.source import Source, SourceError, open_source
 from voiceeval_tui.terminal_codes import clipboard, notification
-from voiceeval_tui.themes import Palette, Themes, ascii_only, load_themes, to_textual
+from voiceeval_tui.themes import Themes, ascii_only, load_themes, to_palette, to_textual
 from voiceeval_tui.widgets.pane import Pane
 
 _COLOURS = {"truecolor": 1 << 24, "256": 256, "standard": 16}
@@ -50,7 +49,6 @@ class AsciiOnly(LineFilter):
     """For terminals that show ASCII only: frames, marks and foreign letters get their likeness, cell for cell."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - as LineFilter says
-        """As `LineFilter`."""
         return [Segment(to_ascii(text), style, control) for text, style, control in segments]
 
 
@@ -94,7 +92,7 @@ class ConsoleApp(App[None]):
         for theme in self._themes.by_name.values():
             self.register_theme(to_textual(theme))
         first = self._themes.first(environ, colours=_COLOURS.get(self.console.color_system or "", 16))
-        self.palette = Palette(self._themes.by_name[first])
+        self.palette = to_palette(self._themes.by_name[first])
         self.theme = first
         if self.no_color:  # Textual would send shades of grey under a theme that is not the terminal's own
             self._filters = [NoColor() if isinstance(each, Monochrome) else each for each in self._filters]
@@ -102,7 +100,6 @@ class ConsoleApp(App[None]):
             self._filters.append(AsciiOnly())
 
     def on_mount(self) -> None:
-        """Take the signals; tell of themes that cannot be used."""
         if self._themes.problems:
             self.notify("\n".join(map(drawable, self._themes.problems)), severity="warning", timeout=10, markup=False)
         if not self.is_headless and threading.current_thread() is threading.main_thread():
@@ -135,14 +132,13 @@ class ConsoleApp(App[None]):
         return screen
 
     def on_unmount(self) -> None:
-        """Give the signals back."""
         self._over.set()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def action_interrupt(self) -> None:
         """Ctrl+C: ask as `q` does; a second time it leaves, and the run goes on."""
-        if isinstance(self.screen, RunScreen) and self.screen.view.link.state == "alive":
+        if isinstance(self.screen, RunScreen):
             self.screen.do_quit()
         elif isinstance(self.screen, FormScreen | ResumeScreen):
             self.screen.do_leave()
@@ -150,7 +146,6 @@ class ConsoleApp(App[None]):
             self.exit()
 
     def action_next_theme(self) -> None:
-        """The next of the themes."""
         self.theme = self._themes.after(self.theme)
 
     def copy_to_clipboard(self, text: str) -> None:
@@ -170,8 +165,7 @@ class ConsoleApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """What Ctrl+P lists: the actions that apply, from their registry."""
-        actions = applying(screen.view) if isinstance(screen, RunScreen) else getattr(screen, "ACTIONS", ())
-        for action in actions:
+        for action in screen.offered() if isinstance(screen, KeyedScreen) else ():
             yield SystemCommand(
                 f"{action.name.replace('_', ' ')}  ({action.key})", action.help, getattr(screen, f"do_{action.name}")
             )
@@ -179,7 +173,7 @@ class ConsoleApp(App[None]):
     def watch_theme(self, name: str) -> None:
         """Panes paint with the palette."""
         if name in self._themes.by_name:
-            self.palette = Palette(self._themes.by_name[name])
+            self.palette = to_palette(self._themes.by_name[name])
         for screen in self.screen_stack if self._running else ():
             for pane in screen.query(Pane):
                 pane.refresh()
@@ -217,15 +211,9 @@ class ConsoleApp(App[None]):
         text = traceback.format_exc()
         self.crash = f"the console failed: {text.strip().splitlines()[-1]}; the run is not touched"
         try:
-            path = _crash_file()
+            path = user_log_path("voiceeval-tui", ensure_exists=True) / "console_crash.txt"
             path.write_text(text, errors="backslashreplace")
             self.crash += f"; details in {path}"
         except OSError:
             pass  # the line above is all that can be told
         self._close_messages_no_wait()
-
-
-def _crash_file() -> Path:
-    folder = user_log_path("voiceeval-tui")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / "console_crash.txt"

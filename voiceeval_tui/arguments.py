@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from voiceeval_engine import __version__
 
@@ -52,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="start nothing, tell whether the run could: bots, judge, scenarios, room on the disk, names, and how to mend what is wrong "
         "(exit code 1)",
     )
-    add_console_options(parser)
+    _add_console_options(parser)
     bots = parser.add_argument_group("bots")
     bots.add_argument("--agent-url", metavar="URL", help="the agent bot (ws://localhost:8765)")
     bots.add_argument("--user-url", metavar="URL", help="the simulated user bot (ws://localhost:8766)")
@@ -107,17 +108,12 @@ def build_parser() -> argparse.ArgumentParser:
     score.add_argument("--max-auto-retries", type=int, metavar="N", help="automatic retries per scenario (1)")
     score.add_argument("--auto-retry-backoff-secs", type=float, metavar="S", help="pause before a retry (5)")
     score.add_argument("--backend-wait", type=float, metavar="S", help="end the run when no pair of bots answers for so long (600)")
-    add_judge_options(parser)
+    _add_judge_options(parser)
     return parser
 
 
 def build_check_resume_parser() -> argparse.ArgumentParser:
-    """The parser of `check-resume`."""
-    parser = argparse.ArgumentParser(
-        prog="voiceeval-tui check-resume",
-        description="Shows what a resume of a session would do; writes nothing.",
-        allow_abbrev=False,
-    )
+    parser = _subparser("check-resume", "Shows what a resume of a session would do; writes nothing.")
     parser.add_argument("directory", metavar="DIR", help="the session's folder")
     parser.add_argument("--min-agent-turns", type=int, default=2, metavar="N", help="the floor you will resume with (2)")
     parser.add_argument("--json", action="store_true", help="the answer as JSON on standard output")
@@ -125,14 +121,12 @@ def build_check_resume_parser() -> argparse.ArgumentParser:
 
 
 def build_report_parser() -> argparse.ArgumentParser:
-    """The parser of `report`."""
-    parser = argparse.ArgumentParser(
-        prog="voiceeval-tui report",
-        description="Tells what came of a session, in the formats asked for, as text without any; writes nothing into the session. "
+    parser = _subparser(
+        "report",
+        "Tells what came of a session, in the formats asked for, as text without any; writes nothing into the session. "
         "FILE is replaced if it is there; - is standard output.",
         epilog="Exit code 0: written, whatever the session's scenarios came to; 1: it could not be read or written; 2: the command line "
         "is wrong.",
-        allow_abbrev=False,
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="the session's folder")
     parser.add_argument("--html", metavar="FILE", help="one page for people that needs nothing else, no network either")
@@ -142,49 +136,59 @@ def build_report_parser() -> argparse.ArgumentParser:
 
 
 def build_rejudge_parser() -> argparse.ArgumentParser:
-    """The parser of `rejudge`."""
-    parser = argparse.ArgumentParser(
-        prog="voiceeval-tui rejudge",
-        description="Judges a saved session again from its files; conversations are not touched, old verdicts are kept.",
-        allow_abbrev=False,
+    parser = _subparser(
+        "rejudge",
+        "Judges a saved session again from its files; conversations are not touched, old verdicts are kept.",
         argument_default=argparse.SUPPRESS,
     )
     parser.add_argument("session", type=Path, metavar="DIR", help="the session's folder")
     parser.add_argument("--only-failed", action="store_true", help="only scenarios whose judge call failed or is still out")
-    add_judge_options(parser)
+    _add_judge_options(parser)
     return parser
 
 
 def build_control_parser(command: str) -> argparse.ArgumentParser:
     """The parser of one of CONTROL_COMMANDS."""
-    parser = argparse.ArgumentParser(
-        prog=f"voiceeval-tui {command}", description=CONTROL_COMMANDS[command], epilog=_CONTROL_EPILOG, allow_abbrev=False
-    )
-    parser.add_argument(
-        "session", nargs="?", metavar="SESSION", help="its folder, or its timestamp under --output-dir (the newest)"
-    )
-    parser.add_argument(
-        "--output-dir", type=Path, default=Path("eval_results"), metavar="DIR", help="where sessions go (./eval_results)"
-    )
+    parser = _subparser(command, CONTROL_COMMANDS[command], epilog=_CONTROL_EPILOG)
+    _add_session(parser)
     parser.add_argument("--json", action="store_true", help="the answer as JSON on standard output")
     if command == "stop":
         parser.add_argument("--now", action="store_true", help="cut the current attempts too; a resume runs them again")
     return parser
 
 
+def build_watch_parser() -> argparse.ArgumentParser:
+    parser = _subparser("watch", "Shows a session, live or finished; leaving never touches the run.")
+    _add_session(parser)
+    _add_console_options(parser)
+    parser.add_argument("--no-ui", action="store_true", help="plain lines in a terminal too")
+    return parser
+
+
 def build_clean_parser() -> argparse.ArgumentParser:
-    """The parser of `clean`."""
-    parser = argparse.ArgumentParser(
-        prog="voiceeval-tui clean",
-        description="Removes attempts that were moved aside (.killed. folders) and left-over temporary files from a session; asks first.",
-        allow_abbrev=False,
+    parser = _subparser(
+        "clean",
+        "Removes attempts that were moved aside (.killed. folders) and left-over temporary files from a session; asks first.",
     )
     parser.add_argument("directory", type=Path, metavar="DIR", help="the session's folder")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     return parser
 
 
-def add_judge_options(parser: argparse.ArgumentParser) -> None:
+def _subparser(command: str, description: str, **more: Any) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(prog=f"voiceeval-tui {command}", description=description, allow_abbrev=False, **more)
+
+
+def _add_session(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "session", nargs="?", metavar="SESSION", help="its folder, or its timestamp under --output-dir (the newest)"
+    )
+    parser.add_argument(
+        "--output-dir", type=Path, default=Path("eval_results"), metavar="DIR", help="where sessions are (./eval_results)"
+    )
+
+
+def _add_judge_options(parser: argparse.ArgumentParser) -> None:
     """The options of the judge, the same for a run and for `rejudge`."""
     judge = parser.add_argument_group("judge (an OpenAI-compatible endpoint; an empty URL or model switches it off)")
     judge.add_argument("--judge-url", metavar="URL", help="chat completions endpoint (http://localhost:8000/v1/chat/completions)")
@@ -206,7 +210,7 @@ def add_judge_options(parser: argparse.ArgumentParser) -> None:
     judge.add_argument("--judge-concurrency", type=int, metavar="N", help="calls at once (4)")
 
 
-def add_console_options(parser: argparse.ArgumentParser) -> None:
+def _add_console_options(parser: argparse.ArgumentParser) -> None:
     """How the console draws; without effect on plain lines."""
     parser.add_argument("--fps", type=_fps, metavar="N", help="looks at the session a second (4; 1 over SSH)")
     parser.add_argument("--no-mouse", action="store_true", help="for terminals that mangle what the mouse sends")

@@ -9,17 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import os
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voiceeval_tui import documents
 from voiceeval_tui.arguments import CONTROL_COMMANDS, build_check_resume_parser, build_parser, build_rejudge_parser
-from voiceeval_tui.errors import CommandError
+from voiceeval_tui.errors import CommandError, let_go_of_output
 from voiceeval_tui.text import safe, shortened
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from voiceeval_engine.run.options import RunOptions
     from voiceeval_engine.scenarios.catalog import Catalog
 
-EMBEDDED_MARK = " (embedded)"
 _FIXED_PAIRS = {"pair", "agent_url", "user_url"}
 
 
@@ -55,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 1
     finally:
-        _let_go_of_output()
+        let_go_of_output()
 
 
 def _dispatch(argv: list[str]) -> int:
@@ -75,23 +74,11 @@ def _dispatch(argv: list[str]) -> int:
         from voiceeval_tui.watch import watch
 
         return watch(argv[1:])
-    if argv and argv[0] in CONTROL_COMMANDS:
+    if argv and argv[0] in {*CONTROL_COMMANDS, "clean"}:
         from voiceeval_tui import commands
 
-        return commands.control(argv)
-    if argv[:1] == ["clean"]:
-        from voiceeval_tui import commands
-
-        return commands.clean(argv[1:])
+        return commands.clean(argv[1:]) if argv[0] == "clean" else commands.control(argv)
     return _run_command(argv)
-
-
-def _let_go_of_output() -> None:
-    """A reader that went away (`| head`) must not make the interpreter complain when it ends."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run_command(argv: list[str]) -> int:
@@ -99,11 +86,15 @@ def _run_command(argv: list[str]) -> int:
     if given.get("list_domains") or given.get("list"):
         catalog = _open_catalog(given)
         try:
+            domains = bool(given.get("list_domains"))
+            listed = documents.domain_list(catalog) if domains else documents.scenario_list(catalog)
             if given.get("json"):
-                _print_json(documents.domain_list(catalog) if given.get("list_domains") else documents.scenario_list(catalog))
+                _print_json(listed)
             else:
-                _print_domains(catalog) if given.get("list_domains") else _print_scenarios(catalog)
-            _warn_of_bad_packs(catalog)
+                for line in _domain_lines(listed) if domains else _scenario_lines(listed):
+                    print(line)
+            for problem in catalog.errors:
+                print(f"WARNING: {safe(str(problem))}", file=sys.stderr)
         finally:
             catalog.close()
         return 0
@@ -126,12 +117,8 @@ def _run_command(argv: list[str]) -> int:
 
 def _preflight(options: RunOptions, *, as_json: bool) -> int:
     from voiceeval_tui.preflight import lines, preflight
-    from voiceeval_tui.starting import StartError
 
-    try:
-        checked = preflight(options)
-    except StartError as error:
-        raise CommandError(str(error), 2 if error.usage else 1) from error
+    checked = preflight(options)
     if as_json:
         _print_json(documents.preflight(checked.findings))
     else:
@@ -166,10 +153,14 @@ def _run_fast(work: Coroutine[Any, Any, int]) -> int:
 
 def _options(given: dict[str, Any]) -> RunOptions:
     from voiceeval_engine.run.options import DEMO_DEFAULTS, OptionError, RunOptions
+    from voiceeval_tui.sessions import NoSession, find_session
 
     fields = {name: value for name, value in given.items() if name in RunOptions.__dataclass_fields__}
     if "scenarios_from" in fields:
-        fields["scenarios_from"] = _named_session(given)
+        try:
+            fields["scenarios_from"] = find_session(given["scenarios_from"], given.get("output_dir", RunOptions.output_dir))
+        except NoSession as error:
+            raise CommandError(f"--scenarios-from: {error}") from error
     if given.get("demo"):
         fields = {**DEMO_DEFAULTS, **fields}
         if given.keys() & {*_FIXED_PAIRS, "pairs_from"}:
@@ -185,17 +176,6 @@ def _options(given: dict[str, Any]) -> RunOptions:
         raise CommandError(str(error), 2) from error
 
 
-def _named_session(given: dict[str, Any]) -> Path:
-    """What `--scenarios-from` means."""
-    from voiceeval_engine.run.options import RunOptions
-    from voiceeval_tui.sessions import NoSession, find_session
-
-    try:
-        return find_session(given["scenarios_from"], given.get("output_dir", RunOptions.output_dir))
-    except NoSession as error:
-        raise CommandError(f"--scenarios-from: {error}") from error
-
-
 def _open_catalog(given: dict[str, Any]) -> Catalog:
     from voiceeval_engine.scenarios.catalog import Catalog
     from voiceeval_engine.scenarios.model import ScenarioError
@@ -207,28 +187,22 @@ def _open_catalog(given: dict[str, Any]) -> Catalog:
         raise CommandError(str(error)) from error
 
 
-def _warn_of_bad_packs(catalog: Catalog) -> None:
-    for problem in catalog.errors:
-        print(f"WARNING: {safe(str(problem))}", file=sys.stderr)
+def _domain_lines(listed: documents.Document) -> Iterator[str]:
+    yield "Available domains:"
+    for each in listed["domains"]:
+        yield f"  - {each['name']} ({each['scenarios']} scenarios){_mark(each)}"
+    yield f"\nLegacy scenarios (no domain): {', '.join(listed['legacy_scenarios'])}"
 
 
-def _print_domains(catalog: Catalog) -> None:
-    print("Available domains:")
-    for domain, count in catalog.domains().items():
-        embedded = all(catalog.is_embedded(name) for name in catalog.names(domain))
-        print(f"  - {domain} ({count} scenarios){EMBEDDED_MARK if embedded else ''}")
-    print()
-    print(f"Legacy scenarios (no domain): {', '.join(name for name in catalog.names() if '__' not in name)}")
+def _scenario_lines(listed: documents.Document) -> Iterator[str]:
+    in_order = sorted(listed["scenarios"], key=lambda each: each["domain"] is None)
+    for domain, scenarios in groupby(in_order, key=lambda each: each["domain"]):
+        yield f"{domain or 'no domain'}:"
+        yield from (f"  {each['name']}{_mark(each)}" for each in scenarios)
 
 
-def _print_scenarios(catalog: Catalog) -> None:
-    domain = None
-    for name in sorted(catalog.names(), key=lambda each: ("__" not in each, each)):
-        prefix = name.split("__", 1)[0] if "__" in name else "no domain"
-        if prefix != domain:
-            domain = prefix
-            print(f"{domain}:")
-        print(f"  {name}{EMBEDDED_MARK if catalog.is_embedded(name) else ''}")
+def _mark(each: documents.Document) -> str:
+    return " (embedded)" if each["embedded"] else ""
 
 
 async def _run_headless(plan: Plan, argv: list[str], *, as_json: bool) -> int:

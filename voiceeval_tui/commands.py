@@ -1,12 +1,11 @@
 """The subcommands beside a run: a word to a running engine (`status`, `pause`, `resume-queue`, `stop`) and `clean`.
 
 What is asked for goes to standard output, questions and warnings to standard error; what the engine and file names say passes `safe`. May
-import the engine's `live` and `session`. Rules: running page, "Commands" and "Processes".
+import the engine's `live` and `session`, and what draws nothing. Rules: running page, "Commands" and "Processes".
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -16,19 +15,18 @@ from voiceeval_engine.live.commands import Command, ControlError, ControlFailed,
 from voiceeval_engine.session.clean import Leftover, find_leftovers, is_session, remove
 from voiceeval_engine.session.lock import Holder, SessionHeld, SessionLock, holder
 from voiceeval_tui.arguments import build_clean_parser, build_control_parser
+from voiceeval_tui.documents import render
+from voiceeval_tui.engine import listens_at
 from voiceeval_tui.errors import CommandError
 from voiceeval_tui.figures import counted, duration, rate, size
-from voiceeval_tui.sessions import NoSession, find_session
+from voiceeval_tui.sessions import find_session
 from voiceeval_tui.text import safe
 
 
 def control(argv: Sequence[str]) -> int:
     """`status`, `pause`, `resume-queue` or `stop`, as the first argument says. Raises CommandError."""
     given = build_control_parser(argv[0]).parse_args(argv[1:])
-    try:
-        session = find_session(given.session, given.output_dir)
-    except NoSession as error:
-        raise CommandError(str(error)) from error
+    session = find_session(given.session, given.output_dir)
     name = "stop-now" if argv[0] == "stop" and given.now else argv[0]
     reply = _ask(session, Command.model_validate({"command": name}))
     if not reply.ok:
@@ -37,7 +35,7 @@ def control(argv: Sequence[str]) -> int:
     if shown is None:
         raise CommandError(f"the engine on {session} gave no status: {reply.message}")
     if given.json:
-        print(json.dumps(shown.model_dump(mode="json"), indent=2))
+        print(render(shown.model_dump(mode="json")), end="")
     elif isinstance(shown, Status):
         print("\n".join(map(safe, _describe(shown))))
     else:
@@ -67,7 +65,7 @@ def _ask(session: Path, command: Command) -> Reply:
     """The engine's answer; who holds the session's lock tells where it listens, and why there is none."""
     held = holder(session)
     try:
-        return send_now(Path(held.socket) if held is not None and held.socket else session, command)
+        return send_now(listens_at(session, held), command)
     except EngineGone as error:
         # It may have ended meanwhile.
         raise CommandError(_no_answer(session, holder(session), error)) from error

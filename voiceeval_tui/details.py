@@ -189,8 +189,8 @@ def read_details(session: Path, scenario: str) -> Details:
     return Details(
         scenario=scenario,
         folder=folder,
-        measured=_measured(metrics, folder, problems) if isinstance(metrics, Mapping) else None,
-        judged=_judged(judged) if isinstance(judged, Mapping) else None,
+        measured=_measured(metrics, folder, problems) if metrics is not None else None,
+        judged=_judged(judged) if judged is not None else None,
         threshold=finite(options.get("judge_threshold")),
         floor=whole(options.get("min_agent_turns")),
         description=_text(at(metadata, "description"), MAX_ITEM_TEXT),
@@ -201,22 +201,26 @@ def read_details(session: Path, scenario: str) -> Details:
     )
 
 
-def _read(path: Path, problems: list[str]) -> Any:
-    """A JSON object; None where there is none. A file that is there and no such thing is a problem."""
+def _object(path: Path) -> Any:
+    value = read_json(path)
+    if not isinstance(value, Mapping):
+        raise UnreadableFile(path, "the root is no object")
+    return value
+
+
+def _read(path: Path, problems: list[str], load: Callable[[Path], Any] = _object) -> Any:
+    """What `load` makes of a file; None where there is none, and where it cannot be used, which is a problem."""
     try:
-        value = _load(path)
+        _check_plain(path)
+        return load(path)
     except UnreadableFile as error:
         if not error.missing:
             problems.append(f"{path.name}: {error.reason}")
         return None
-    if not isinstance(value, Mapping):
-        problems.append(f"{path.name}: the root is no object")
-        return None
-    return value
 
 
-def _load(path: Path, load: Callable[[Path], Any] = read_json) -> Any:
-    """What `load` makes of a file that is a plain one of bearable size. Raises UnreadableFile."""
+def _check_plain(path: Path) -> None:
+    """Raises UnreadableFile for what is no plain file of bearable size."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -227,18 +231,11 @@ def _load(path: Path, load: Callable[[Path], Any] = read_json) -> Any:
         raise UnreadableFile(path, "is no plain file")
     if found.st_size > MAX_FILE_BYTES:
         raise UnreadableFile(path, f"too large to show ({found.st_size / 1e6:.1f} MB)")
-    return load(path)
 
 
 def _options(session: Path, problems: list[str]) -> Mapping[str, Any]:
     """The options of the newest invocation; a session may have none."""
-    path = session / layout.RUN_ARGS
-    try:
-        records = _load(path, lambda _: read_invocations(session))
-    except UnreadableFile as error:
-        if not error.missing:
-            problems.append(f"{path.name}: {error.reason}")
-        return {}
+    records = _read(session / layout.RUN_ARGS, problems, lambda _: read_invocations(session))
     found = at(records[-1] if records else None, "parsed_args")
     return found if isinstance(found, Mapping) else {}
 
@@ -252,19 +249,14 @@ def _measured(metrics: Mapping[str, Any], folder: Path, problems: list[str]) -> 
     return Measured.model_validate(
         {
             **metrics,
-            "responses": count_agent_responses(metrics, lambda: _context(folder)),
+            "responses": count_agent_responses(
+                metrics, lambda: _read(folder / layout.AGENT_LOGS / layout.LLM_CONTEXT, [], read_json)
+            ),
             "latency": _latency(metrics),
             "signals": _signals(metrics),
             "tokens": [(side, token_count(at(usage, side))) for side in ("agent", "user") if isinstance(at(usage, side), Mapping)],
         }
     )
-
-
-def _context(folder: Path) -> Any:
-    try:
-        return _load(folder / layout.AGENT_LOGS / layout.LLM_CONTEXT)
-    except UnreadableFile:
-        return None
 
 
 def _latency(metrics: Mapping[str, Any]) -> LatencyFigures | None:

@@ -1,6 +1,7 @@
 """What `--json` prints: the shapes that scripts may rely on. Keys are only ever added; a key without a value is null, never left out.
 
-Plain values in, JSON's own types out. Shares are 0 to 1, latencies ms, durations s. May import the engine's `session`.
+Plain values in, JSON's own types out. Shares are 0 to 1, latencies ms, durations s. Imports at run time nothing but the engine's
+`session`.
 """
 
 from __future__ import annotations

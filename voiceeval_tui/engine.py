@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from voiceeval_engine.live.commands import Command, Reply, send
-from voiceeval_engine.session.lock import holder
+from voiceeval_engine.session.lock import Holder, holder
 
 
 class Engine(Protocol):
@@ -21,6 +21,11 @@ class Engine(Protocol):
         ...
 
 
+def listens_at(session: Path, held: Holder | None) -> Path:
+    """The socket that the holder of the session's lock names, else the session, in which one is looked for."""
+    return Path(held.socket) if held is not None and held.socket else session
+
+
 class SocketEngine:
     """The engine of a session, over the socket that the session's lock names."""
 
@@ -28,6 +33,4 @@ class SocketEngine:
         self._session = session
 
     async def send(self, command: Command) -> Reply:
-        """As `Engine`."""
-        held = holder(self._session)
-        return await send(Path(held.socket) if held is not None and held.socket else self._session, command)
+        return await send(listens_at(self._session, holder(self._session)), command)

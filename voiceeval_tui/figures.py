@@ -1,9 +1,11 @@
-"""Figures as people read them: rates with their interval, durations, sizes.
+"""Figures as people read them: rates with their interval, durations, times of day, sizes.
 
 Plain values in, text out. May import the engine's Wilson interval. Rule: console page, "Panes" (k/n and a 95 % Wilson interval).
 """
 
 from __future__ import annotations
+
+import time
 
 from voiceeval_engine.session.summary import wilson_interval
 
@@ -32,6 +34,11 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def time_of_day(at: float) -> str:
+    """A moment of the wall clock, local: `07:23:25`."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def milliseconds(value: float | None) -> str:

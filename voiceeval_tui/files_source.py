@@ -1,8 +1,8 @@
 """A session without a journal (the reference harness's own, live or finished) told as events, from its files.
 
-Reads again what changed, once a second at most. Where a scenario stands follows from its folder: none is queued, one without metrics
-runs, one with metrics is scored; attempts that were moved aside were discarded. May import the standard library, the engine's `live/`
-and `session/`, `source`, `session_files`. Rules: console page, "Two processes"; artifacts page.
+Reads again what changed, once a second at most. Where a scenario stands follows from its folder: none is queued, one without metrics runs,
+one with metrics is scored; attempts that were moved aside were discarded. May import the standard library, the engine's `live/` and
+`session/`, `source`, `session_files`, `view`. Rules: console page, "Two processes"; artifacts page.
 """
 
 from __future__ import annotations
@@ -79,7 +79,6 @@ class FilesSource:
         self._ended = 0
 
     def poll(self, budget: float = BUDGET_SECONDS) -> Batch:
-        """As `Source`."""
         if self._journal is None and (self.session / layout.JOURNAL).exists():
             self._journal = JournalSource(self.session)
             batch = self._journal.poll(budget)
@@ -102,7 +101,6 @@ class FilesSource:
         return Batch(found, behind=self._log_behind, restarted=restarted)
 
     def link(self, *, ended: bool) -> Link:
-        """As `Source`."""
         if self._journal is not None:
             return self._journal.link(ended=ended)
         return Link("finished" if ended else "files")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -75,13 +75,6 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
     ),
 )
 FIELDS: tuple[Field, ...] = tuple(each for _, group in GROUPS for each in group)
-
-
-@dataclass(frozen=True)
-class Draft:
-    """What the fields hold, as typed; never a key."""
-
-    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 class FieldError(Exception):

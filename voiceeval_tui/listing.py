@@ -58,7 +58,6 @@ class Found:
 
     @property
     def name(self) -> str:
-        """Its folder's."""
         return self.path.name
 
 

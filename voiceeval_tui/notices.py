@@ -1,8 +1,7 @@
 """What is worth a bell: the run ends or its engine is gone, a scenario stalls, a fuse blows, a full disk pauses the run.
 
-Only what is new, and seldom.
-
-Plain values in, plain values out; time comes in. May import the engine's `live/` and `view`. Rule: console page, "Manners".
+Only what is new, and seldom. Plain values in, plain values out; time comes in. May import the engine's `live/` and `view`, `figures`. Rule:
+console page, "Manners".
 """
 
 from __future__ import annotations

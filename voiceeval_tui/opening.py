@@ -7,16 +7,14 @@ The imports of the console happen here, so that commands which draw nothing stay
 from __future__ import annotations
 
 import gc
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from voiceeval_engine.run.options import RunOptions
-from voiceeval_tui.errors import CommandError
-from voiceeval_tui.source import Source, SourceError, open_source
-from voiceeval_tui.starting import StartError, start_engine
+from voiceeval_tui.errors import CommandError, let_go_of_output
+from voiceeval_tui.source import Source, open_source
+from voiceeval_tui.starting import start_engine
 
 _GC_THRESHOLDS = (20_000, 20, 20)
 """A long journal makes many short-lived events, and no cycle: looking for cycles took a tenth of the time until it stood there."""
@@ -44,12 +42,7 @@ def open_run(options: RunOptions, argv: Sequence[str], look: Look) -> int:
     selected = options.demo or options.scenarios or options.domain is not None or options.scenarios_from is not None
     if not selected and options.resume is None:
         return show(None, look, options)
-    try:
-        return show(open_source(start_engine(options, argv).session), look, options)
-    except StartError as error:
-        raise CommandError(str(error), 2 if error.usage else 1) from error
-    except SourceError as error:
-        raise CommandError(str(error)) from error
+    return show(open_source(start_engine(options, argv)), look, options)
 
 
 def show(source: Source | None, look: Look, defaults: RunOptions | None = None) -> int:
@@ -60,16 +53,7 @@ def show(source: Source | None, look: Look, defaults: RunOptions | None = None) 
     gc.set_threshold(*_GC_THRESHOLDS)
     app = ConsoleApp(source, defaults=defaults, fps=look.fps, notify=look.notify)
     app.run(mouse=look.mouse)
-    _let_go_of_terminal()
+    let_go_of_output()
     if app.crash:
         raise CommandError(app.crash)
     return app.return_code or 0
-
-
-def _let_go_of_terminal() -> None:
-    """What could not be written to a terminal that went away must not change the exit code when the interpreter ends."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

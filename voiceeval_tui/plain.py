@@ -7,16 +7,16 @@ Rule: running page, "Commands".
 from __future__ import annotations
 
 import os
-import time
 from typing import TextIO
 
 from voiceeval_engine.live import events
 from voiceeval_engine.live.state import ENDED, SCORED, RunState, ScenarioState, percentile
-from voiceeval_tui.figures import counted, duration, rate
+from voiceeval_tui.figures import counted, duration, rate, time_of_day
 from voiceeval_tui.text import safe, shortened
 
 PROGRESS_SECONDS = 60.0
-_COLOURS = {"passed": "32", "failed": "31", "stalled": "33", "not run": "33", "no verdict": "36", "retry": "33", "warning": "33"}
+_COLOURS = {"passed": "32", "failed": "31", "stalled": "33", "not run": "33", "no verdict": "36", "retry": "33", "warning": "33",
+            "judge failed": "33"}  # fmt: skip
 _SIGNALS = {
     "is_action_match": "action list",
     "db_state_match": "database",
@@ -69,9 +69,10 @@ class PlainOutput:
             case events.Requeued():
                 self._line(event.time, f"queued   {safe(event.scenario)} again: {shortened(event.reason, 300)}")
             case events.PairOut():
-                since = time.strftime("%H:%M:%S", time.localtime(event.since))
                 what = self._paint("warning", "pair out")
-                self._line(event.time, f"{what} pair {event.pair + 1} since {since}: {shortened(event.reason, 300)}")
+                self._line(
+                    event.time, f"{what} pair {event.pair + 1} since {time_of_day(event.since)}: {shortened(event.reason, 300)}"
+                )
             case events.PairBack():
                 self._line(event.time, f"pair in  pair {event.pair + 1} answers again")
             case events.PairCame():
@@ -138,22 +139,16 @@ class PlainOutput:
             for scenario in state.scenarios.values():
                 if scenario.status == status and not scenario.failed_by_judge_alone:
                     print(f"  {self._paint(status, f'{label:<14}')} {_why(scenario)}", file=out)
-        failed_calls = [scenario.name for scenario in state.scenarios.values() if scenario.judge_failed]
-        if failed_calls:
-            print(
-                f"  {self._paint('warning', 'judge failed  ')} {_names(failed_calls)}: scored 0.0, not the agent's failure",
-                file=out,
-            )
-        by_hand = [scenario.name for scenario in state.scenarios.values() if scenario.by_hand]
-        if by_hand:
-            print(f"  {'re-run by hand':<14} {_names(by_hand)}", file=out)
-        for status, label in (("judging", "verdict out"), ("queued", "not started")):
-            names = [scenario.name for scenario in state.scenarios.values() if scenario.status == status]
-            if names:
-                print(f"  {label:<14} {_names(names)}", file=out)
-        cut = [each.name for each in state.scenarios.values() if each.status not in {*ENDED, "judging", "queued"}]
-        if cut:
-            print(f"  {'interrupted':<14} {_names(cut)}", file=out)
+        everyone = state.scenarios.values()
+        for label, named, note in (
+            ("judge failed", [each.name for each in everyone if each.judge_failed], ": scored 0.0, not the agent's failure"),
+            ("re-run by hand", [each.name for each in everyone if each.by_hand], ""),
+            ("verdict out", [each.name for each in everyone if each.status == "judging"], ""),
+            ("not started", [each.name for each in everyone if each.status == "queued"], ""),
+            ("interrupted", [each.name for each in everyone if each.status not in {*ENDED, "judging", "queued"}], ""),
+        ):
+            if named:
+                print(f"  {self._paint(label, f'{label:<14}')} {_names(named)}{note}", file=out)
         if not event.complete and event.resume_command:
             print(f"  {'to go on':<14} {safe(event.resume_command)}", file=out)
         for file in event.files:
@@ -161,7 +156,7 @@ class PlainOutput:
         out.flush()
 
     def _line(self, at: float, text: str) -> None:
-        print(f"{time.strftime('%H:%M:%S', time.localtime(at))} {text}", file=self._out, flush=True)
+        print(f"{time_of_day(at)} {text}", file=self._out, flush=True)
 
     def _paint(self, what: str, text: str) -> str:
         return f"\x1b[{_COLOURS[what]}m{text}\x1b[0m" if self._colour and what in _COLOURS else text

@@ -20,6 +20,8 @@ from voiceeval_engine.session.summary import render_summary
 from voiceeval_tui import documents
 from voiceeval_tui.arguments import build_report_parser
 from voiceeval_tui.errors import CommandError
+from voiceeval_tui.report_html import render_html
+from voiceeval_tui.report_junit import render_junit
 from voiceeval_tui.session_files import journal_events
 from voiceeval_tui.text import safe
 
@@ -30,7 +32,12 @@ def report(argv: Sequence[str]) -> int:
     """Write what was asked for, the summary as text without any; returns the exit code. Raises CommandError, OSError for a disk's."""
     given = build_report_parser().parse_args(argv)
     session: Path = given.directory
-    wanted = [(target, render) for target, render in _formats(given.html, given.junit, given.json, session) if target is not None]
+    formats: tuple[tuple[str | None, Callable[[SessionReport], str]], ...] = (
+        (given.html, render_html),
+        (given.junit, render_junit),
+        (given.json, lambda found: documents.render(documents.whole_report(session, found))),
+    )
+    wanted = [(target, render) for target, render in formats if target is not None]
     if [target for target, _ in wanted].count("-") > 1:
         raise CommandError("standard output (-) takes one of --html, --junit and --json", 2)
     if not session.is_dir():
@@ -45,7 +52,8 @@ def report(argv: Sequence[str]) -> int:
     for target, render in wanted:
         _write(target, render(found))
     if not wanted:
-        _print_summary(found)
+        text = render_summary(found.run, queued=len(found.scenarios), timestamp=found.timestamp, notes=found.notes)
+        print("\n".join(map(safe, text.split("\n"))), end="")
     return 0
 
 
@@ -58,19 +66,6 @@ def why_not_run(session: Path) -> dict[str, str]:
         elif isinstance(event, events.AttemptEvent):
             reasons.pop(event.scenario, None)
     return reasons
-
-
-def _formats(
-    html: str | None, junit: str | None, json: str | None, session: Path
-) -> list[tuple[str | None, Callable[[SessionReport], str]]]:
-    from voiceeval_tui.report_html import render_html
-    from voiceeval_tui.report_junit import render_junit
-
-    return [
-        (html, render_html),
-        (junit, render_junit),
-        (json, lambda found: documents.render(documents.whole_report(session, found))),
-    ]
 
 
 def _check_target(target: str, session: Path) -> None:
@@ -99,8 +94,3 @@ def _write(target: str, text: str) -> None:
     except OSError as error:
         raise CommandError(f"{target} cannot be written: {error.strerror or error}") from error
     print(f"written: {safe(target)}", file=sys.stderr)
-
-
-def _print_summary(found: SessionReport) -> None:
-    text = render_summary(found.run, queued=len(found.scenarios), timestamp=found.timestamp, notes=found.notes)
-    print("\n".join(map(safe, text.split("\n"))), end="")

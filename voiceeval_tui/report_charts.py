@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from voiceeval_engine.session.report import MeasuredRate
 from voiceeval_tui.histogram import count_bins
-from voiceeval_tui.markup import Html, joined, tag
+from voiceeval_tui.markup import Html, tag
 
 _BARS, _WIDTH, _HEIGHT = 40, 720, 220
 _LEFT, _TOP, _BOTTOM = 36, 22, 40
@@ -68,7 +68,7 @@ def latency_histogram(latencies: Sequence[float], p50: float, p95: float) -> Htm
 
 
 def _label(text: str, x: float, y: float, anchor: str = "middle") -> Html:
-    return tag("text", joined(text), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
+    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor)
 
 
 def _percent(share: float) -> str:

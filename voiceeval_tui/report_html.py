@@ -22,7 +22,6 @@ _COLUMNS = (
 
 
 def render_html(report: SessionReport) -> str:
-    """The page as text."""
     title = f"Evaluation {report.session}"
     head = tag(
         "head",
@@ -56,7 +55,7 @@ def _overview(report: SessionReport) -> Iterator[Html]:
         (duration(run.duration), "of conversation"),
         (f"{tokens:,}" if tokens else "-", "tokens"),
     ]
-    yield tag("div", *(tag("div", tag("b", figure), tag("span", what), class_="tile") for figure, what in tiles), class_="tiles")
+    yield _tiles(tiles)
     if report.warnings:
         yield tag("div", *(tag("p", line, class_="foreign") for line in report.warnings), class_="warnings", role="note")
 
@@ -95,8 +94,12 @@ def _latency(report: SessionReport) -> Iterator[Html]:
         return
     figures = [(f"{len(values)}", "measurements")]
     figures += [(f"{stats[f'{key}_ms']:.0f} ms", key) for key in ("mean", "p50", "p95", "min", "max")]
-    yield tag("div", *(tag("div", tag("b", figure), tag("span", what), class_="tile") for figure, what in figures), class_="tiles")
+    yield _tiles(figures)
     yield tag("div", latency_histogram(values, stats["p50_ms"], stats["p95_ms"]), class_="scroll")
+
+
+def _tiles(figures: Iterable[tuple[str, str]]) -> Html:
+    return tag("div", *(tag("div", tag("b", figure), tag("span", what), class_="tile") for figure, what in figures), class_="tiles")
 
 
 def _table(scenarios: Sequence[ReportedScenario]) -> Iterator[Html]:

@@ -65,7 +65,7 @@ def _case(scenario: ReportedScenario) -> ET.Element:
     message = _message(scenario)
     outcome = ET.SubElement(case, kind, _texts(message=_one_line(message)))
     if kind != "skipped":
-        outcome.set("type", _type(scenario))
+        outcome.set("type", "judge failed" if scenario.failed_by_judge_alone else scenario.outcome)
         outcome.text = xml_text("\n".join([message, *_details(scenario)]))
     return case
 
@@ -76,10 +76,6 @@ def _kind(scenario: ReportedScenario) -> str | None:
     if scenario.outcome in ("failed", "stalled"):
         return "failure"
     return "skipped" if scenario.outcome == "no verdict" else None
-
-
-def _type(scenario: ReportedScenario) -> str:
-    return "judge failed" if scenario.failed_by_judge_alone else scenario.outcome
 
 
 def _message(scenario: ReportedScenario) -> str:

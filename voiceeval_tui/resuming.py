@@ -80,12 +80,14 @@ def plan_resume(session: Path, floor: int | None = None, defaults: RunOptions | 
     return ResumePlan(
         session,
         options.min_agent_turns,
-        found,
-        tuple(line.strip() for line in soft_check(parsed, compared.parsed_args()) if line.startswith("  ")),
-        tuple(name for name in scenario_names(session) if name not in set(chosen.names)),
-        replace(options, resume=timestamp, output_dir=session.parent, domain=None, scenarios=() if first else chosen.scenarios),
-        parsed.get("judge_api_key") == REDACTED,
-        tuple(notes),
+        scenarios=found,
+        differs=tuple(line.strip() for line in soft_check(parsed, compared.parsed_args()) if line.startswith("  ")),
+        left_out=tuple(name for name in scenario_names(session) if name not in set(chosen.names)),
+        options=replace(
+            options, resume=timestamp, output_dir=session.parent, domain=None, scenarios=() if first else chosen.scenarios
+        ),
+        had_key=parsed.get("judge_api_key") == REDACTED,
+        notes=tuple(notes),
         dangers=() if _made_here(session) else tuple(_dangers(options, defaults or RunOptions())),
     )
 

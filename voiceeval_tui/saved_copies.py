@@ -22,7 +22,6 @@ class NotSaved(Exception):
 
 
 def folder() -> Path:
-    """Where the files go."""
     return user_state_path("voiceeval-tui") / "copies"
 
 

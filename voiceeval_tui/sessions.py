@@ -1,6 +1,6 @@
 """Which session a person means: a path, a timestamp under the output directory, or the newest there.
 
-May import the standard library and the engine's `session`. Rule: running page, "Commands" (`watch [SESSION]`).
+May import the standard library, `errors` and the engine's `session`. Rule: running page, "Commands" (`watch [SESSION]`).
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import re
 from pathlib import Path
 
 from voiceeval_engine.session import layout
+from voiceeval_tui.errors import CommandError
 
 _TIMESTAMP = re.compile(rf"(?:{layout.SESSION_PREFIX})?(\d{{8}}_\d{{6}})", re.ASCII)
 
 
-class NoSession(Exception):
+class NoSession(CommandError):
     """There is no such session; the message is a sentence."""
 
 

@@ -1,7 +1,7 @@
 """Where a view's events come from: the session's journal, followed as it grows, or its files where there is none.
 
 `poll` never waits and never takes much longer than its budget, so that the first paint comes early and keys are answered while a long
-journal is read. May import the standard library, the engine's `live/` and `session/`, `view`, `files_source`.
+journal is read. May import the standard library, the engine's `live/` and `session/`, `errors`, `view`, `files_source`.
 Rule: console page, "Two processes".
 """
 
@@ -17,6 +17,7 @@ from typing import Protocol
 from voiceeval_engine.live.events import BadEvent, Event, parse_event, parse_events
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.lock import holder
+from voiceeval_tui.errors import CommandError
 from voiceeval_tui.view import Link
 
 BUDGET_SECONDS = 0.05
@@ -28,7 +29,7 @@ _CHUNK_BYTES = 128 * 1024
 _LINK_SECONDS = 1.0
 
 
-class SourceError(Exception):
+class SourceError(CommandError):
     """There is nothing to watch; the message says where it was looked for."""
 
 
@@ -71,7 +72,6 @@ class JournalSource:
         self._asked_holder = float("-inf")
 
     def poll(self, budget: float = BUDGET_SECONDS) -> Batch:
-        """As `Source`."""
         self._behind = False
         try:
             file = self._path.open("rb", buffering=0)
@@ -91,7 +91,6 @@ class JournalSource:
         return Batch(found, behind=self._behind, restarted=restarted)
 
     def link(self, *, ended: bool) -> Link:
-        """As `Source`."""
         if self._behind:
             return Link("opening", self.bad_lines)
         if ended:

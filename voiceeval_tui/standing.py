@@ -1,6 +1,6 @@
 """How the scenario that is shown stands, in words: its clocks, and why there is nothing of it to see.
 
-Plain values in, text out. May import the engine's `live/`, `figures`, `view`. Rule: console page, "Panes".
+Plain values in, text out. May import the engine's `live/`, `figures`, `transcript`, `view`. Rule: console page, "Panes".
 """
 
 from __future__ import annotations
@@ -42,12 +42,6 @@ def elapsed(view: View) -> float | None:
     return transcript.last_at
 
 
-def most(view: View) -> float:
-    """s that the conversation may take; 0 where it is not known."""
-    transcript = view.transcript(view.shown)
-    return transcript.max_duration if transcript is not None else 0.0
-
-
 def idle(view: View, transcript: Transcript) -> int:
     """Whole s since the last sign of life of either bot."""
     return 0 if transcript.speaking else max(0, int(view.now - transcript.last_time))
@@ -58,20 +52,16 @@ def why_empty(view: View) -> str:
     scenario = view.scenario()
     if scenario is None:
         return "No scenario yet." if not view.run.scenarios else "No scenario is chosen."
-    told = _WHY.get(scenario.status)
     if scenario.status == "not run":
         return f"Not run: {scenario.reason or 'no reason was given'}."
     if scenario.status == "retrying":
-        return f"The last attempt does not count: {_last_reason(scenario)}. The next one is to come."
+        why = scenario.discarded[-1].reason if scenario.discarded else "no reason was given"
+        return f"The last attempt does not count: {why}. The next one is to come."
     if scenario.status == "setting up" and goes_on(view):
         return f"Setting up for {duration(max(0.0, view.now - scenario.since))}: the bots are told what to do."
     if scenario.status == "talking":
         return "No words yet." if goes_on(view) else "Nothing was said before the run broke off."
-    return told or "No words of it are known."
+    return _WHY.get(scenario.status, "No words of it are known.")
 
 
 _WHY = {"queued": "It waits in the queue.", "setting up": "It was being set up when the run broke off."}
-
-
-def _last_reason(scenario: ScenarioState) -> str:
-    return scenario.discarded[-1].reason if scenario.discarded else "no reason was given"

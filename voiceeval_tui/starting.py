@@ -2,12 +2,11 @@
 
 The engine has a session of its own and keeps no end of ours: closing the terminal, Ctrl+C in it or the console's death never reach it. The
 judge's key goes into its environment, never into the order or a command line. All of this waits (at most PATIENCE): call it in a thread.
-May import the standard library, the engine's `run/options` and `session/run_args`. Rule: console page, "Two processes".
+May import the standard library, the engine's `run/options` and `session/run_args`, `errors`. Rule: console page, "Two processes".
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -16,7 +15,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.session.run_args import redact
+from voiceeval_tui.errors import CommandError
 
 PATIENCE = 45.0
 """s. What an engine may take until it answers."""
@@ -37,20 +38,8 @@ _MAX_ANSWER = 16 * 2**20
 _TOLD_BYTES = 2000
 
 
-class StartError(Exception):
-    """No engine, or no answer; the message is a sentence, `usage` tells that the options are at fault."""
-
-    def __init__(self, message: str, *, usage: bool = False) -> None:
-        super().__init__(message)
-        self.usage = usage
-
-
-@dataclass(frozen=True)
-class Started:
-    """A run that goes on by itself: its session's folder and its process."""
-
-    session: Path
-    pid: int
+class StartError(CommandError):
+    """No engine, or no answer; `code` 2 where the options are at fault."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +68,6 @@ class Checked:
 
     @property
     def good(self) -> bool:
-        """Whether all is well."""
         return all(each.good for each in self.findings)
 
 
@@ -99,71 +87,55 @@ def wants_key(judge_url: str) -> bool:
         return True
 
 
-def start_engine(options: RunOptions, argv: Sequence[str], key: str | None = None) -> Started:
-    """Start a run; returns when its session is there. `argv` is recorded as the command line. Raises StartError."""
-    options, key = _with_key(options, key)
-    order = {"options": _recorded(options), "argv": redact(list(argv), [key or ""])}
-    engine, answer = _ask(order, _environ(options, key), PATIENCE)
-    _reap(engine)
-    try:
-        return Started(Path(answer["session"]), int(answer["pid"]))
-    except (KeyError, TypeError, ValueError):
-        raise StartError(f"the engine's answer is none: {str(answer)[:200]}") from None
+def start_engine(options: RunOptions, argv: Sequence[str], key: str | None = None) -> Path:
+    """Start a run; returns its session's folder when that is there. `argv` is recorded as the command line. Raises StartError."""
+    answer = _ask(options, key, PATIENCE, argv=redact(list(argv), [key or options.judge_api_key or ""]))
+    with _reading(answer):
+        return Path(answer["session"])
 
 
 def check(options: RunOptions, key: str | None = None, *, bots: bool = True) -> Checked:
     """Whether a run could start now; writes nothing. `bots` False where another run uses them. Raises StartError."""
-    answer = _question("check", options, key, CHECK_PATIENCE, bots=bots)
-    try:
+    answer = _ask(options, key, CHECK_PATIENCE, ask="check", bots=bots)
+    with _reading(answer):
         findings = (
             Finding(str(each["subject"]), str(each["where"]), each["good"] is True, str(each["found"]), str(each["mend"]))
             for each in answer["findings"]
         )
         return Checked(tuple(findings), bool(answer["key"]))
-    except (KeyError, TypeError):
-        raise StartError(f"the engine's answer is none: {str(answer)[:200]}") from None
 
 
 def list_scenarios(options: RunOptions) -> Listed:
     """The scenarios that a run with these options could choose from. Raises StartError."""
-    answer = _question("scenarios", options, None, PATIENCE)
-    try:
+    answer = _ask(options, None, PATIENCE, ask="scenarios")
+    with _reading(answer):
         found = tuple((str(name), bool(embedded)) for name, embedded in answer["scenarios"])
         return Listed(found, tuple(map(str, answer["problems"])))
+
+
+@contextmanager
+def _reading(answer: Mapping[str, Any]) -> Iterator[None]:
+    try:
+        yield
     except (KeyError, TypeError, ValueError):
         raise StartError(f"the engine's answer is none: {str(answer)[:200]}") from None
 
 
-def _question(question: str, options: RunOptions, key: str | None, patience: float, **more: Any) -> Mapping[str, Any]:
-    options, key = _with_key(options, key)
-    engine, answer = _ask({"ask": question, "options": _recorded(options), **more}, _environ(options, key), patience)
-    _reap(engine)
-    return answer
-
-
-def _with_key(options: RunOptions, key: str | None) -> tuple[RunOptions, str | None]:
-    """The options without a key, and the key; a key that has no variable to travel in gets the usual one."""
+def _with_key(options: RunOptions, key: str | None) -> tuple[RunOptions, dict[str, str]]:
+    """The options without a key, and the environment with it; a key that has no variable to travel in gets the usual one."""
     key = key or options.judge_api_key
-    name = options.judge_api_key_name if key is None else options.judge_api_key_name or _DEFAULT_KEY_NAME
-    return replace(options, judge_api_key=None, judge_api_key_name=name), key
-
-
-def _recorded(options: RunOptions) -> dict[str, Any]:
-    return dict(options.parsed_args())
-
-
-def _environ(options: RunOptions, key: str | None) -> dict[str, str]:
     if key is None:
-        return dict(os.environ)
-    if "=" in options.judge_api_key_name or "\0" in options.judge_api_key_name + key:
-        raise StartError("--judge-api-key-name: not the name of a variable that can hold the key", usage=True)
-    return {**os.environ, options.judge_api_key_name: key}
+        return options, dict(os.environ)
+    name = options.judge_api_key_name or _DEFAULT_KEY_NAME
+    if "=" in name or "\0" in name + key:
+        raise StartError("--judge-api-key-name: not the name of a variable that can hold the key", 2)
+    return replace(options, judge_api_key=None, judge_api_key_name=name), {**os.environ, name: key}
 
 
-def _ask(
-    order: Mapping[str, Any], environ: Mapping[str, str], patience: float
-) -> tuple[subprocess.Popen[bytes], Mapping[str, Any]]:
-    """A process that answered, and its answer; one that did not in time (s) is ended. Raises StartError."""
+def _ask(options: RunOptions, key: str | None, patience: float, **more: Any) -> Mapping[str, Any]:
+    """What a new process answers to an order of these options and `more`; one that does not in time (s) is ended. Raises StartError."""
+    options, environ = _with_key(options, key)
+    order = json.dumps({"options": dict(options.parsed_args()), **more}).encode() + b"\n"
     with tempfile.TemporaryFile() as errors:
         try:
             engine = subprocess.Popen(  # noqa: S603 - our own interpreter
@@ -172,7 +144,7 @@ def _ask(
         except OSError as error:
             raise StartError(f"the engine cannot be started: {error}") from error
         try:
-            return engine, _exchange(engine, json.dumps(order).encode() + b"\n", patience, errors)
+            answer = _exchange(engine, order, patience, errors)
         except BaseException:
             engine.kill()
             engine.wait()
@@ -180,13 +152,16 @@ def _ask(
         finally:
             for stream in (engine.stdin, engine.stdout):
                 if stream is not None:
-                    with contextlib.suppress(OSError):
+                    with suppress(OSError):
                         stream.close()
+    # Take note of its end whenever that is, so that no zombie stays while we live; the thread never holds us up.
+    threading.Thread(target=engine.wait, name=f"engine {engine.pid}", daemon=True).start()
+    return answer
 
 
 def _exchange(engine: subprocess.Popen[bytes], order: bytes, patience: float, errors: IO[bytes]) -> Mapping[str, Any]:
     deadline = time.monotonic() + patience
-    with contextlib.suppress(BrokenPipeError):  # it ended at once: what it wrote to its end tells why
+    with suppress(BrokenPipeError):  # it ended at once: what it wrote to its end tells why
         _write(engine, order, deadline)
     line = _read_line(engine, deadline)
     try:
@@ -197,7 +172,7 @@ def _exchange(engine: subprocess.Popen[bytes], order: bytes, patience: float, er
         what = "ended without an answer" if time.monotonic() < deadline else f"did not answer within {patience:g} s"
         raise StartError(f"the engine {what}{_said(errors)}")
     if "error" in answer:
-        raise StartError(str(answer["error"]), usage=answer.get("usage") is True)
+        raise StartError(str(answer["error"]), 2 if answer.get("usage") is True else 1)
     return answer
 
 
@@ -235,8 +210,3 @@ def _said(errors: IO[bytes]) -> str:
     errors.seek(max(0, size - _TOLD_BYTES))
     lines = errors.read().decode(errors="replace").strip().splitlines()
     return f": {lines[-1].strip()}" if lines else ""
-
-
-def _reap(engine: subprocess.Popen[bytes]) -> None:
-    """Take note of its end whenever that is, so that no zombie stays while we live; it never waits for us."""
-    threading.Thread(target=engine.wait, name=f"engine {engine.pid}", daemon=True).start()

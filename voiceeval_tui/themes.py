@@ -1,7 +1,7 @@
 """Themes: one YAML file each, ours in `themes/`, the user's in the configuration directory; a wrong one is reported and skipped.
 
-Panes name what a text is ("bad", "agent"), never a colour; `Palette` says how that looks under a theme. May import Textual, pydantic, yaml,
-platformdirs. Rule: console page, "Manners".
+Panes name what a text is ("bad", "agent"), never a colour; `to_palette` says how that looks under a theme. May import Textual, pydantic,
+yaml, platformdirs. Rule: console page, "Manners".
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import yaml
 from platformdirs import user_config_path
@@ -25,7 +25,6 @@ StyleName = Literal[
 ]  # fmt: skip
 """What a text can be. `cursor` is the chosen line of the pane that has the focus, `cursor-idle` of another one."""
 
-STYLE_NAMES: tuple[StyleName, ...] = get_args(StyleName)
 DARK, LIGHT, ANSI = "voiceeval-dark", "voiceeval-light", "voiceeval-16"
 
 
@@ -94,34 +93,32 @@ class Themes:
         return names[(names.index(name) + 1) % len(names)] if name in names else names[0]
 
 
-class Palette:
-    """How what a text is looks under a theme."""
+Palette = Mapping[StyleName, Style]
+"""How what a text is looks under a theme."""
 
-    def __init__(self, theme: ThemeFile) -> None:
-        colors = theme.colors
-        strong = Style(bold=True)
-        self._styles: dict[str, Style] = {
-            "text": Style(),
-            "dim": _paint(theme.muted),
-            "strong": strong,
-            "ok": _paint(colors.success),
-            "bad": _paint(colors.error) + strong,
-            "warn": _paint(colors.warning),
-            "info": _paint(colors.primary),
-            "agent": _paint(colors.primary),
-            "user": _paint(colors.secondary),
-            "accent": _paint(colors.accent),
-            "title": strong,
-            "cursor": Style(reverse=True),
-            "cursor-idle": Style(bold=True, underline=theme.ansi) if theme.ansi else _paint(None, colors.panel) + strong,
-        }
 
-    def __getitem__(self, name: str) -> Style:
-        return self._styles[name]
+def to_palette(theme: ThemeFile) -> Palette:
+    """What panes paint with under this theme."""
+    colors = theme.colors
+    strong = Style(bold=True)
+    return {
+        "text": Style(),
+        "dim": _paint(theme.muted),
+        "strong": strong,
+        "ok": _paint(colors.success),
+        "bad": _paint(colors.error) + strong,
+        "warn": _paint(colors.warning),
+        "info": _paint(colors.primary),
+        "agent": _paint(colors.primary),
+        "user": _paint(colors.secondary),
+        "accent": _paint(colors.accent),
+        "title": strong,
+        "cursor": Style(reverse=True),
+        "cursor-idle": Style(bold=True, underline=True) if theme.ansi else _paint(None, colors.panel) + strong,
+    }
 
 
 def to_textual(theme: ThemeFile) -> Theme:
-    """The theme as Textual wants it."""
     variables = {"muted": theme.muted, "rule": theme.muted if theme.ansi else theme.colors.panel}
     if theme.ansi:
         variables["ansi-background"] = theme.colors.background  # Textual's own style sheet asks for it

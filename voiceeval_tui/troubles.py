@@ -44,7 +44,8 @@ def troubles(view: View) -> list[Trouble]:
     """All there are."""
     found = [*_pairs(view), *sorted(_silences(view), key=lambda each: -each.share), *_pause(view)]
     scenarios = list(view.run.scenarios.values())
-    newest = sorted((each for each in scenarios if _ended_badly(each)), key=lambda each: -each.since)
+    badly = [each for each in scenarios if each.status in ("not run", "stalled") or each.judge_failed]
+    newest = sorted(badly, key=lambda each: -each.since)
     found += [
         Trouble("not run", f"not run: {each.reason or 'no reason told'}", each.name) for each in newest if each.status == "not run"
     ]
@@ -91,10 +92,6 @@ def _silences(view: View) -> Iterator[Trouble]:
 def _pause(view: View) -> Iterator[Trouble]:
     if view.run.paused is not None and view.run.ended is None:
         yield Trouble("paused", f"paused: {view.run.paused}" if view.run.paused else "paused")
-
-
-def _ended_badly(scenario: ScenarioState) -> bool:
-    return scenario.status in ("not run", "stalled") or scenario.judge_failed
 
 
 def _why_stalled(view: View, scenario: ScenarioState) -> str:

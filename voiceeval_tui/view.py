@@ -1,9 +1,9 @@
 """What the panes draw: the run's state and all that a watcher needs besides it, kept within bounds however long the run is.
 
 `View.apply` folds one event and says which areas changed. The texts of the scenarios that run and of the last few others are held; any
-other scenario's is read from its files when it is wanted (`session_files.read_transcript`) and handed to `put_saved`. Knows no clock,
-file or screen: time comes in with `tick`. May import the standard library, the engine's `live/`, `transcript` and `details`. Rule: console
-page, "Panes".
+other scenario's is read from its files when it is wanted (`session_files.read_transcript`) and handed to `put_saved`. Knows no clock, file
+or screen: time comes in with `tick`. May import the standard library, the engine's `live/`, `transcript`, `details` and `measurements`.
+Rule: console page, "Panes".
 """
 
 from __future__ import annotations
@@ -96,7 +96,10 @@ class View:
             self.measured.put(name, scenario.latencies)
         if (scenario.status in RUNNING) != (name in self._running):
             areas |= {"queue"}  # where the line of an attempt's beginning was lost, words alone tell of it
-            self._note_running(scenario)
+            if scenario.status in RUNNING:
+                self._running[name] = scenario
+            else:
+                del self._running[name]
             before = self.shown
             self._follow()
             if self.shown != before:
@@ -131,7 +134,6 @@ class View:
         return frozenset({"clock"})
 
     def set_link(self, link: Link) -> frozenset[Area]:
-        """What is now known of the engine."""
         if link == self.link:
             return frozenset()
         self.link = link
@@ -193,7 +195,6 @@ class View:
         return (self.shown, self._results) if self.shown is not None else None
 
     def put_details(self, details: Details) -> frozenset[Area]:
-        """What was read of a scenario's files."""
         self._details = details
         return frozenset({"details"}) if details.scenario == self.shown else frozenset()
 
@@ -222,13 +223,6 @@ class View:
         ]  # fmt: skip
         for name in idle[: max(0, len(idle) - KEPT_TRANSCRIPTS)]:
             del self._transcripts[name]
-
-    def _note_running(self, scenario: ScenarioState) -> None:
-        """It has begun or ended to run."""
-        if scenario.status in RUNNING:
-            self._running[scenario.name] = scenario
-        else:
-            del self._running[scenario.name]
 
     def _follow(self) -> None:
         """What is followed stays while it runs; then comes whichever has run longest; nothing to follow leaves the last one."""

@@ -5,27 +5,22 @@ Imports of the console happen when it is opened. May import everything. Rule: ru
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from voiceeval_tui.arguments import add_console_options
+from voiceeval_tui.arguments import build_watch_parser
 from voiceeval_tui.errors import CommandError
-from voiceeval_tui.sessions import NoSession, find_session
-from voiceeval_tui.source import Source, SourceError, open_source
+from voiceeval_tui.sessions import find_session
+from voiceeval_tui.source import Source, open_source
 
 POLL_SECONDS = 0.5
 
 
 def watch(argv: Sequence[str]) -> int:
     """Returns the exit code; raises CommandError. Leaving is no failure, whatever the run does."""
-    given = _parser().parse_args(argv)
-    try:
-        source = open_source(find_session(given.session, given.output_dir))
-    except (NoSession, SourceError) as error:
-        raise CommandError(str(error)) from error
+    given = build_watch_parser().parse_args(argv)
+    source = open_source(find_session(given.session, given.output_dir))
     if given.no_ui or not (sys.stdout.isatty() and sys.stdin.isatty()):
         return follow_plainly(source)
     from voiceeval_tui.opening import Look, show
@@ -55,20 +50,3 @@ def follow_plainly(source: Source) -> int:
     except KeyboardInterrupt:
         print("left; the run goes on", file=sys.stderr)
         return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="voiceeval-tui watch",
-        description="Shows a session, live or finished; leaving never touches the run.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "session", nargs="?", metavar="SESSION", help="its folder, or its timestamp under --output-dir (the newest)"
-    )
-    parser.add_argument(
-        "--output-dir", type=Path, default=Path("eval_results"), metavar="DIR", help="where sessions are (./eval_results)"
-    )
-    add_console_options(parser)
-    parser.add_argument("--no-ui", action="store_true", help="plain lines in a terminal too")
-    return parser

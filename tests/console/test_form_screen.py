@@ -22,7 +22,7 @@ from voiceeval_tui.screens.form import FormScreen
 from voiceeval_tui.screens.home import HomeScreen
 from voiceeval_tui.screens.pick import PickScreen
 from voiceeval_tui.screens.run import RunScreen
-from voiceeval_tui.starting import Checked, Finding, Listed, Started, StartError
+from voiceeval_tui.starting import Checked, Finding, Listed, StartError
 from voiceeval_tui.widgets.cycle import Cycle
 
 SIZES = [(50, 15), (80, 24), (200, 50)]
@@ -58,11 +58,11 @@ class Engines:
             raise self.checked
         return self.checked if bots else replace(self.checked, findings=())
 
-    def _start(self, options: RunOptions, argv: list[str]) -> Started:
+    def _start(self, options: RunOptions, argv: list[str]) -> Path:
         if self.session is None:
             raise StartError("no scenarios are registered")
         self.started.append((options, argv))
-        return Started(self.session, 1)
+        return self.session
 
     def _list(self, options: RunOptions) -> Listed:
         if isinstance(self.listed, StartError):
@@ -232,7 +232,7 @@ async def test_buttons_and_the_line_of_keys_do_the_same(tmp_path: Path, monkeypa
         await form(pilot)
         await pilot.click("#check")
         await until(pilot, lambda: len(engines.asked) == 1 and not pilot.app.screen._busy)  # type: ignore[attr-defined]
-        await pilot.click("KeyLine", offset=(lines(pilot)[-1].index("check"), 0))
+        await pilot.click("Footer", offset=(lines(pilot)[-1].index("check"), 0))
         await until(pilot, lambda: len(engines.asked) == 2 and not pilot.app.screen._busy)  # type: ignore[attr-defined]
         await pilot.click("#pick")
         await until(pilot, lambda: isinstance(pilot.app.screen, PickScreen))

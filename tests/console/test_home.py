@@ -24,7 +24,7 @@ from voiceeval_tui.screens.home import HomeScreen
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import RunScreen
 from voiceeval_tui.source import open_source
-from voiceeval_tui.starting import Started, StartError
+from voiceeval_tui.starting import StartError
 from voiceeval_tui.widgets.sessions import SessionsPane
 
 SIZES = [(50, 15), (80, 24), (200, 50)]
@@ -167,7 +167,7 @@ async def test_keys_lead_to_the_other_screens(tmp_path: Path) -> None:
         await pilot.press("t")
         await settle(pilot)
         assert pilot.app.theme != theme
-        await pilot.click("KeyLine", offset=(lines(pilot)[-1].index("new run"), 0))
+        await pilot.click("Footer", offset=(lines(pilot)[-1].index("new run"), 0))
         await settle(pilot)
         assert isinstance(pilot.app.screen, FormScreen)
 
@@ -199,9 +199,9 @@ async def test_the_demo_is_started_once_and_shown(tmp_path: Path, monkeypatch: p
     told: list[Any] = []
     session = write_session(tmp_path / "eval_20260618_072325", all_kinds(NAMES))
 
-    def start(options: RunOptions, argv: list[str], key: str | None = None) -> Started:
+    def start(options: RunOptions, argv: list[str], key: str | None = None) -> Path:
         told.append((options, argv, key))
-        return Started(session, 1)
+        return session
 
     monkeypatch.setattr(home_screen, "start_engine", start)
     async with home(tmp_path, judge_api_key="secret", inactivity_timeout=5.0, scenarios=("x",)) as pilot:
@@ -216,8 +216,32 @@ async def test_the_demo_is_started_once_and_shown(tmp_path: Path, monkeypatch: p
     assert "secret" not in argv
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"pairs_from": Path("pairs")}, {"pair": (("ws://a:1", "ws://b:2"),)}, {"agent_url": "ws://a:1"},
+        {"scenarios": ("x",)}, {"domain": "x"}, {"scenarios_from": Path("eval_20260618_072325")}, {"resume": "20260618_072325"},
+        {"scenario_dir": (Path("packs"),), "source": "nemo"},
+    ],
+)  # fmt: skip
+async def test_a_demo_brings_its_own_whatever_the_command_line_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    told: list[RunOptions] = []
+
+    def start(options: RunOptions, *_: Any) -> Path:
+        told.append(options)
+        raise StartError("seen")
+
+    monkeypatch.setattr(home_screen, "start_engine", start)
+    async with home(tmp_path, **given) as pilot:
+        await pilot.press("D")
+        await until(pilot, lambda: bool(told))
+    assert told == [RunOptions(demo=True, output_dir=tmp_path, **DEMO_DEFAULTS)]
+
+
 async def test_a_demo_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> Started:
+    def refuse(*_: Any) -> Path:
         raise StartError("[red]no luck")
 
     monkeypatch.setattr(home_screen, "start_engine", refuse)

@@ -13,8 +13,11 @@ from voiceeval_tui.actions import ACTIONS
 from voiceeval_tui.screens.dialog import Help
 from voiceeval_tui.screens.form import FormScreen
 from voiceeval_tui.screens.home import HomeScreen
+from voiceeval_tui.screens.keyed import KeyedScreen
+from voiceeval_tui.screens.pick import PickScreen
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import PANES, RunScreen
+from voiceeval_tui.widgets.footer import fitting
 from voiceeval_tui.widgets.pane import Pane
 from voiceeval_tui.widgets.queue import QueuePane
 
@@ -52,6 +55,13 @@ async def test_the_footer_can_be_clicked(session: Path) -> None:
         await pilot.click("Footer", offset=(lines(pilot)[-1].index("? help"), 0))
         await settle(pilot)
         assert isinstance(pilot.app.screen, Help)
+
+
+@pytest.mark.parametrize("screen", [HomeScreen, FormScreen, PickScreen, ResumeScreen, RunScreen])
+@pytest.mark.parametrize("cells", [20, 40, 60, 80])
+def test_the_way_out_is_told_however_narrow_the_screen_is(screen: type[KeyedScreen[Any]], cells: int) -> None:
+    _, places = fitting(screen.ACTIONS, cells)
+    assert {"quit", "leave"} & {action for _, _, action in places}
 
 
 def test_every_action_can_be_carried_out_and_no_key_does_two_things() -> None:

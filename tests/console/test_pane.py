@@ -11,7 +11,8 @@ from rich.cells import cell_len
 from textual.geometry import Region
 
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import ListPane, Pane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Pane, Row
 
 
 class Words(Pane):

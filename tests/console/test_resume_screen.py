@@ -19,12 +19,11 @@ from voiceeval_engine.session.lock import SessionLock
 from voiceeval_tui import preflight as preflight_module
 from voiceeval_tui.app import ConsoleApp
 from voiceeval_tui.screens import resume as resume_screen
-from voiceeval_tui.screens.dialog import Ask
-from voiceeval_tui.screens.keyed import AskText
+from voiceeval_tui.screens.dialog import Ask, AskText
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.screens.run import RunScreen
 from voiceeval_tui.source import open_source
-from voiceeval_tui.starting import Checked, Finding, Started, StartError
+from voiceeval_tui.starting import Checked, Finding, StartError
 
 SIZES = [(50, 15), (80, 24), (200, 50)]
 NAMES = [f"retail__{number}" for number in range(36, 42)]
@@ -51,11 +50,11 @@ class Engines:
             raise self.checked
         return self.checked if bots else replace(self.checked, findings=())
 
-    def _start(self, options: RunOptions, argv: list[str], key: str | None = None) -> Started:
+    def _start(self, options: RunOptions, argv: list[str], key: str | None = None) -> Path:
         if self.refusal is not None:
             raise self.refusal
         self.started.append((options, argv, key))
-        return Started(options.output_dir / f"eval_{options.resume}", 1)
+        return options.output_dir / f"eval_{options.resume}"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pilots import assert_harmless, lines, text
@@ -11,7 +12,7 @@ from textual.color import Color
 
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.app import ConsoleApp
-from voiceeval_tui.themes import ANSI, DARK, LIGHT, STYLE_NAMES, Palette, ascii_only, load_themes, to_textual
+from voiceeval_tui.themes import ANSI, DARK, LIGHT, StyleName, ascii_only, load_themes, to_palette, to_textual
 
 GOOD = """
 name: mine
@@ -31,9 +32,9 @@ def test_ours_are_there_and_without_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(load_themes(Path("/nowhere")).by_name))
 def test_every_style_is_known_and_readable(name: str) -> None:
     theme = load_themes(Path("/nowhere")).by_name[name]
-    palette = Palette(theme)
+    palette = to_palette(theme)
     to_textual(theme).to_color_system().generate()
-    assert all(palette[style] is not None for style in STYLE_NAMES)
+    assert all(palette[style] is not None for style in get_args(StyleName))
     if theme.ansi:
         return
     background, least = Color.parse(theme.colors.background), 7.0 if "contrast" in name else 4.5

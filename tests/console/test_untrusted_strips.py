@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 
 from voiceeval_engine.live import events
 from voiceeval_engine.live.commands import Reply
+from voiceeval_tui.actions import ACTIONS
 from voiceeval_tui.details import read_details
 from voiceeval_tui.resuming import ResumePlan
 from voiceeval_tui.screens.pick import PickScreen
@@ -96,7 +97,7 @@ def test_no_pane_draws_what_a_terminal_obeys(bad: str) -> None:
 async def _draw_every_pane(bad: str) -> None:
     view, queue = View(), QueuePane()
     facts = FactsPane()
-    panes: list[Pane] = [Header(), Footer(), queue, *(kind() for kind in PANES), facts]
+    panes: list[Pane] = [Header(), Footer(ACTIONS), queue, *(kind() for kind in PANES), facts]
     host = Host(*panes, size=(90, 14))
     async with host.run_test(size=(90, 14 * len(panes))) as pilot:
         view.apply_all(told(bad))

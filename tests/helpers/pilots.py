@@ -18,9 +18,10 @@ from voiceeval_engine.live.commands import Command, EngineGone, Reply
 from voiceeval_tui.app import ConsoleApp
 from voiceeval_tui.screens.run import PANES, RunScreen
 from voiceeval_tui.source import open_source
-from voiceeval_tui.themes import Palette, load_themes, to_textual
+from voiceeval_tui.themes import load_themes, to_palette, to_textual
 from voiceeval_tui.view import Link
-from voiceeval_tui.widgets.pane import ListPane, Pane
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Pane
 from voiceeval_tui.widgets.queue import QueuePane
 
 SIZES = [(50, 15), (80, 24), (120, 40), (200, 50)]
@@ -134,7 +135,7 @@ class Host(App[None]):
 
     def __init__(self, *panes: Pane, size: tuple[int, int] = (30, 10)) -> None:
         super().__init__()
-        self.palette = Palette(THEME)
+        self.palette = to_palette(THEME)
         self.register_theme(to_textual(THEME))
         self.theme = THEME.name
         self.panes = panes

@@ -1,7 +1,6 @@
 """The key `y`: what the focused pane has goes to the clipboard or into a file, whichever the operator chooses.
 
-Text leaves as it is drawn, without escapes. May import Textual, the widgets, `terminal_codes`, `saved_copies`, `screens/dialog` and
-`screens/operator`. Rule: console page, "Manners".
+Text leaves as it is drawn, without escapes. Rule: console page, "Manners".
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def _carry_out(screen: OperatorScreen, session: Path, name: str, text: str, answ
         screen.app.copy_to_clipboard(text)
         taken, whole = for_clipboard(text)
         if whole:
-            screen.say("sent to the terminal's clipboard; where it does not arrive: y w writes a file", "information")
+            screen.say("sent to the terminal's clipboard; where it does not arrive: y w writes a file")
         else:
             screen.say(
                 f"cut: the first {size(len(taken.encode()))} of {size(len(text.encode()))} were sent; y w writes all", "warning"
@@ -74,4 +73,4 @@ async def _write(screen: OperatorScreen, session: Path, name: str, text: str) ->
         screen.say(f"not written: {error}", "error")
     else:
         screen.draw(screen.view.note("INFO", f"written to {path}"))
-        screen.say(f"written to {path}", "information")
+        screen.say(f"written to {path}")

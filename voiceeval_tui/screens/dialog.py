@@ -1,6 +1,6 @@
-"""Dialogs: a question with its answers, and the help. Both answer to keys and to the mouse.
+"""Dialogs: a question with its answers, a line to fill in, the help. All answer to keys and to the mouse.
 
-May import Textual, `widgets/pane`, `actions`. Rule: console page, "Keys" (no key loses work without asking).
+Rule: console page, "Keys" (no key loses work without asking).
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widget import Widget
+from textual.widgets import Input, Static
 
-from voiceeval_tui.actions import ACTIONS, Action
+from voiceeval_tui.actions import Action
 from voiceeval_tui.cells import drawable, fit
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import ListPane, Pane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Pane, Row
 
 Value = TypeVar("Value")
 
@@ -35,15 +37,24 @@ class Choice:
 
 
 class Dialog(ModalScreen[Value], Generic[Value]):
-    """A box in the middle with a title; Esc closes it without an answer."""
+    """A box in the middle with a title; the last thing in it has the focus. Esc closes it without an answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss(None)")]
+
+    def __init__(self, title: str, *content: Widget) -> None:
+        super().__init__()
+        self._box = Vertical(*content, id="box")
+        self._box.border_title = Content(drawable(title))
+
+    def compose(self) -> ComposeResult:
+        yield self._box
+
+    def on_mount(self) -> None:
+        self._box.children[-1].focus()
 
 
 class _Choices(ListPane):
     NAME = "choices"
-    TITLE = ""
-    AREAS = frozenset()
 
     def __init__(self, choices: Sequence[Choice]) -> None:
         super().__init__()
@@ -62,22 +73,9 @@ class Ask(Dialog[str]):
     """A question; its words may be several lines. Dismissed with the value of the answer, or None."""
 
     def __init__(self, title: str, words: str, choices: Sequence[Choice]) -> None:
-        super().__init__()
-        self._title = title
-        self._words = words
+        told = Content("\n".join(map(drawable, words.split("\n"))))
+        super().__init__(title, Static(told, id="words", markup=False), _Choices(choices))
         self._choices = choices
-
-    def compose(self) -> ComposeResult:
-        """As Textual asks."""
-        box = Vertical(id="box")
-        box.border_title = Content(drawable(self._title))
-        with box:
-            yield Static(Content("\n".join(map(drawable, self._words.split("\n")))), id="words", markup=False)
-            yield _Choices(self._choices)
-
-    def on_mount(self) -> None:
-        """The answers have the focus."""
-        self.query_one(_Choices).focus()
 
     def on_key(self, event: events.Key) -> None:
         """A letter answers at once."""
@@ -93,12 +91,23 @@ class Ask(Dialog[str]):
             self.dismiss(message.key)
 
 
+class AskText(Dialog[str]):
+    """A line to fill in. Dismissed with what was typed, or None; `masked` for what nobody may read."""
+
+    def __init__(self, title: str, value: str = "", *, masked: bool = False) -> None:
+        line = Input(value, password=masked, compact=True)
+        line.cursor_blink = False
+        super().__init__(title, line)
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        message.stop()
+        self.dismiss(message.value)
+
+
 class _Keys(Pane):
     NAME = "keys"
-    TITLE = ""
-    AREAS = frozenset()
 
-    def __init__(self, panes: Sequence[str], actions: Sequence[Action]) -> None:
+    def __init__(self, actions: Sequence[Action], panes: Sequence[str]) -> None:
         super().__init__()
         self._panes = panes
         self._actions = actions
@@ -107,36 +116,28 @@ class _Keys(Pane):
     def rows(self, view: View, width: int) -> Sequence[Row]:
         keys = [(action.key, action.help) for action in self._actions]
         if not self._panes:
-            return [((fit(key, 8), "accent"), (text, "text")) for key, text in keys]
+            return [_key_row(*each) for each in keys]
         keys += [(str(number), f"the pane {name}") for number, name in enumerate(self._panes, start=1)]
         keys += [
             ("Tab", "the next pane"),
             ("arrows", "move; Page up/down, Home, End too"),
             ("Enter", "to what the chosen scenario said; Esc goes back"),
+            ("", "in the queue and in trouble: a row chooses its scenario"),
+            ("+  -", "in the lanes: finer, coarser; left and right (h, l) go back and on"),
+            ("l", "in the log: the lowest level that shows"),
+            ("Ctrl+P", "all actions by name"),
         ]
-        keys += [("", "in the queue and in trouble: a row chooses its scenario")]
-        keys += [("+  -", "in the lanes: finer, coarser; left and right (h, l) go back and on")]
-        keys += [("l", "in the log: the lowest level that shows"), ("Ctrl+P", "all actions by name")]
-        return [((fit(key, 8), "accent"), (text, "text")) for key, text in keys]
+        return [_key_row(*each) for each in keys]
+
+
+def _key_row(key: str, text: str) -> Row:
+    return ((fit(key, 8), "accent"), (text, "text"))
 
 
 class Help(Dialog[None]):
-    """All keys, made from the registry of actions; `panes` are those that have a number."""
+    """All keys of a screen with these actions; `panes` are those that have a number."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("question_mark,q,enter", "dismiss(None)")]
 
-    def __init__(self, panes: Sequence[str], actions: Sequence[Action] = ACTIONS) -> None:
-        super().__init__()
-        self._panes = panes
-        self._actions = actions
-
-    def compose(self) -> ComposeResult:
-        """As Textual asks."""
-        box = Vertical(id="box")
-        box.border_title = "keys"
-        with box:
-            yield _Keys(self._panes, self._actions)
-
-    def on_mount(self) -> None:
-        """Arrows scroll."""
-        self.query_one(_Keys).focus()
+    def __init__(self, actions: Sequence[Action], panes: Sequence[str] = ()) -> None:
+        super().__init__("keys", _Keys(actions, panes))

@@ -1,13 +1,14 @@
 """The new-run form: fields checked as they are typed, scenarios from a list, bots and judge checked before anything starts.
 
-May import Textual, the widgets, `form`, `preflight`, `starting`, `screens/keyed`, `screens/pick`. Rule: console page ("a form for a new run
-with a check of both bots and the judge before it starts").
+Rule: console page ("a form for a new run with a check of both bots and the judge before it starts").
 """
 
 from __future__ import annotations
 
 import asyncio
 import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,23 +22,17 @@ from textual.widgets import Button, Input, Static
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.actions import Action
 from voiceeval_tui.cells import drawable
-from voiceeval_tui.form import FIELDS, GROUPS, YES, Draft, Field, FieldError, first_texts, to_options
+from voiceeval_tui.form import FIELDS, GROUPS, YES, Field, FieldError, first_texts, to_options
 from voiceeval_tui.preflight import first_wrong, lines, preflight
-from voiceeval_tui.screens.dialog import Ask, Choice
 from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.screens.pick import PickScreen
-from voiceeval_tui.starting import Checked, StartError, list_scenarios, start_engine
+from voiceeval_tui.starting import StartError, list_scenarios, start_engine
 from voiceeval_tui.widgets.cycle import Cycle
-from voiceeval_tui.widgets.keys import KeyLine
-
-_ANYWAY = (
-    Choice("y", "start all the same: it waits for bots; verdicts can be had later", "yes"),
-    Choice("n", "back to the form", "no"),
-)
+from voiceeval_tui.widgets.footer import Footer
 
 
-class FormScreen(KeyedScreen[Path | Draft]):
-    """Dismissed with the session of the run that was started, or with what was typed where the form was left."""
+class FormScreen(KeyedScreen[Path | dict[str, str]]):
+    """Dismissed with the session of the run that was started, or with what was typed, by field and without a key, where it was left."""
 
     ACTIONS = (
         Action("start", "ctrl+s", "start", "check all that it needs, then start the run"),
@@ -49,15 +44,14 @@ class FormScreen(KeyedScreen[Path | Draft]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS), ("down", "app.focus_next"), ("up", "app.focus_previous")]
 
-    def __init__(self, defaults: RunOptions, draft: Draft | None) -> None:
+    def __init__(self, defaults: RunOptions, draft: Mapping[str, str]) -> None:
         super().__init__()
         self._defaults = defaults
-        self._texts = {**first_texts(defaults), **(draft.texts if draft else {})}
+        self._texts = {**first_texts(defaults), **draft}
         self._busy = False
         self._starting = False
 
     def compose(self) -> ComposeResult:
-        """As Textual asks."""
         yield Static(Content(" New run"), id="title", markup=False)
         with _Lines(id="form", can_focus=False):
             for group, fields in GROUPS:
@@ -73,7 +67,7 @@ class FormScreen(KeyedScreen[Path | Draft]):
                 yield Button("Pick scenarios", id="pick", compact=True)
         with VerticalScroll(id="findings", can_focus=False):
             yield Static(markup=False, id="told")
-        yield KeyLine(self.ACTIONS)
+        yield Footer(self.ACTIONS)
 
     def _field(self, each: Field) -> Input | Cycle:
         text = self._texts.get(each.name, "")
@@ -84,7 +78,6 @@ class FormScreen(KeyedScreen[Path | Draft]):
         return line
 
     def on_mount(self) -> None:
-        """At the first field."""
         self._fold()
         self.query_one("#agent_url", Input).focus()
 
@@ -113,11 +106,10 @@ class FormScreen(KeyedScreen[Path | Draft]):
             self._tell("the engine is being started; a moment")
             return
         texts = self._typed()
-        self.dismiss(Draft({each.name: texts[each.name] for each in FIELDS if not each.masked}))
+        self.dismiss({each.name: texts[each.name] for each in FIELDS if not each.masked})
 
     def do_check(self) -> None:
-        """Ask bots and judge."""
-        if (options := self._options(go=True)) is not None and not self._busy:
+        if (options := self._ready()) is not None:
             self._check(options, start=False)
 
     def do_more(self) -> None:
@@ -127,13 +119,17 @@ class FormScreen(KeyedScreen[Path | Draft]):
 
     def do_start(self) -> None:
         """Ask them, then start."""
-        if (options := self._options(go=True)) is not None and not self._busy:
+        if (options := self._ready()) is not None:
             self._check(options, start=True)
 
     def do_pick(self) -> None:
-        """The list of all scenarios."""
-        if (options := self._options(go=True)) is not None and not self._busy:
+        if (options := self._ready()) is not None:
             self._pick(options)
+
+    def _ready(self) -> RunOptions | None:
+        """The options, where they can be used and nothing is being asked."""
+        options = self._options(go=True)
+        return None if self._busy else options
 
     def _typed(self) -> dict[str, str]:
         typed = {line.id or "": line.value for line in self.query(Input)}
@@ -170,15 +166,9 @@ class FormScreen(KeyedScreen[Path | Draft]):
 
     @work(group="engine")
     async def _pick(self, options: RunOptions) -> None:
-        self._busy = True
-        try:
+        with self._asking():
             listed = await asyncio.to_thread(list_scenarios, options)
-        except StartError as error:
-            self._tell(str(error))
-            return
-        finally:
-            self._busy = False
-        self.app.push_screen(PickScreen(listed, options.scenarios), self._picked)
+            self.app.push_screen(PickScreen(listed, options.scenarios), self._picked)
 
     def _picked(self, names: tuple[str, ...] | None) -> None:
         if names is not None:
@@ -186,29 +176,29 @@ class FormScreen(KeyedScreen[Path | Draft]):
 
     @work(group="engine")
     async def _check(self, options: RunOptions, *, start: bool) -> None:
-        self._busy = True
-        self._tell("asking the bots and the judge, looking at the disk")
-        try:
+        with self._asking():
+            self._tell("asking the bots and the judge, looking at the disk")
             checked = await asyncio.to_thread(preflight, options)
-            self._tell(*describe(checked))
+            self._tell(*lines(sorted(checked.findings, key=lambda each: each.good)))  # there may be no room for all
             if start and checked.good:
                 await self._start(options)
             elif start:
-                self.app.push_screen(Ask("not everything is well", "\n".join(first_wrong(checked)), _ANYWAY), self._start_anyway)
-        except StartError as error:
-            self._tell(str(error))
-        finally:
-            self._busy = False
-
-    def _start_anyway(self, answer: str | None) -> None:
-        if answer == "yes" and (options := self._options()) is not None:
-            self._start_unchecked(options)
+                anyway = "start all the same: it waits for bots; verdicts can be had later"
+                words = "\n".join(first_wrong(checked))
+                self.ask_first("not everything is well", words, anyway, "back to the form", self._start_anyway)
 
     @work(group="engine")
-    async def _start_unchecked(self, options: RunOptions) -> None:
+    async def _start_anyway(self) -> None:
+        if (options := self._options()) is not None:
+            with self._asking():
+                await self._start(options)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """One thing at a time is asked of an engine; where it cannot be had, that is told."""
         self._busy = True
         try:
-            await self._start(options)
+            yield
         except StartError as error:
             self._tell(str(error))
         finally:
@@ -218,16 +208,11 @@ class FormScreen(KeyedScreen[Path | Draft]):
         self._tell("starting the engine")
         self._starting = True
         try:
-            started = await asyncio.to_thread(start_engine, options, options.to_argv())
+            session = await asyncio.to_thread(start_engine, options, options.to_argv())
         finally:
             self._starting = False
-        self.dismiss(started.session)
+        self.dismiss(session)
 
 
 class _Lines(VerticalScroll, inherit_bindings=False):
     """Scrolls to the field that has the focus; arrows go from field to field."""
-
-
-def describe(checked: Checked) -> list[str]:
-    """A line a finding, what is wrong first: there may be no room for all."""
-    return lines(sorted(checked.findings, key=lambda each: each.good))

@@ -1,14 +1,13 @@
 """The home screen: the sessions under the output directory, to be watched or resumed, and the way to a new run.
 
-The folder is read in a thread every few seconds while the screen shows. May import Textual, the widgets, `listing`, `starting`, other
-screens. Rule: console page ("Start with no session and no selection").
+The folder is read in a thread every few seconds while the screen shows. Rule: console page ("Start with no session and no selection").
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -20,19 +19,31 @@ from textual.message import Message
 
 from voiceeval_engine.run.options import DEMO_DEFAULTS, RunOptions
 from voiceeval_tui.actions import Action
-from voiceeval_tui.form import Draft
 from voiceeval_tui.listing import Found, Listing
 from voiceeval_tui.screens.form import FormScreen
 from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.starting import StartError, start_engine
-from voiceeval_tui.widgets.keys import KeyLine
-from voiceeval_tui.widgets.pane import ListPane
+from voiceeval_tui.widgets.footer import Footer
+from voiceeval_tui.widgets.list_pane import ListPane
 from voiceeval_tui.widgets.sessions import SessionsHeader, SessionsPane
 
 LOOK_SECONDS = 3.0
 _SOON = 0.1
 """s until the next look while rates are still being read."""
+_DEMO_BRINGS = (
+    "agent_url",
+    "user_url",
+    "pair",
+    "pairs_from",
+    "scenarios",
+    "domain",
+    "scenario_dir",
+    "source",
+    "scenarios_from",
+    "resume",
+)
+"""Options of the command line that a demo leaves aside: its bots and scenarios are its own."""
 
 
 class HomeScreen(KeyedScreen[None]):
@@ -62,18 +73,17 @@ class HomeScreen(KeyedScreen[None]):
         self._listing = Listing(defaults.output_dir)
         self._found: Sequence[Found] = ()
         self._pane = SessionsPane()
-        self._draft: Draft | None = None
+        self._draft: Mapping[str, str] = {}
+        """What a form that was left held."""
         self._starting = False
         self._wake = asyncio.Event()
 
     def compose(self) -> ComposeResult:
-        """As Textual asks."""
         yield SessionsHeader(self._defaults.output_dir)
         yield self._pane
-        yield KeyLine(self.ACTIONS)
+        yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
-        """Begin to look."""
         self._pane.focus()
         self._look()
 
@@ -97,20 +107,17 @@ class HomeScreen(KeyedScreen[None]):
                     await self._wake.wait()
 
     def on_list_pane_chosen(self, message: ListPane.Chosen) -> None:
-        """Enter, or a second click."""
         message.stop()
         if message.opened:
             self.do_open()
 
     def do_open(self) -> None:
-        """Watch the chosen one."""
         if (found := self._pane.chosen()) is not None:
             self.post_message(self.Opened(found.path))
         else:
             self.say("there is no session yet: D starts the demo, n a new run", "warning")
 
     def do_resume(self) -> None:
-        """Preview a resume of the chosen one."""
         found = self._pane.chosen()
         if found is None:
             self.say("there is no session to resume", "warning")
@@ -120,13 +127,12 @@ class HomeScreen(KeyedScreen[None]):
             self.app.push_screen(ResumeScreen(found.path, self._defaults), self._open_started)
 
     def do_new(self) -> None:
-        """The form, as it was left."""
         self.app.push_screen(FormScreen(self._defaults, self._draft), self._form_left)
 
     def do_demo(self) -> None:
-        """Start it."""
         given = {name: value for name, value in DEMO_DEFAULTS.items() if getattr(self._defaults, name) == getattr(RunOptions, name)}
-        options = replace(self._defaults, demo=True, scenarios=(), domain=None, resume=None, pair=(), **given)
+        own = {name: getattr(RunOptions, name) for name in _DEMO_BRINGS}
+        options = replace(self._defaults, demo=True, **own, **given)
         if not self._starting:
             self._starting = True
             self.say("starting the demo")
@@ -142,16 +148,16 @@ class HomeScreen(KeyedScreen[None]):
     @work(group="start")
     async def _start(self, options: RunOptions) -> None:
         try:
-            started = await asyncio.to_thread(start_engine, options, options.to_argv())
+            session = await asyncio.to_thread(start_engine, options, options.to_argv())
         except StartError as error:
             self.say(str(error), "error")
         else:
-            self._open_started(started.session)
+            self._open_started(session)
         finally:
             self._starting = False
 
-    def _form_left(self, result: Path | Draft | None) -> None:
-        if isinstance(result, Draft):
+    def _form_left(self, result: Path | Mapping[str, str] | None) -> None:
+        if isinstance(result, Mapping):
             self._draft = result
         else:
             self._open_started(result)

@@ -1,24 +1,22 @@
 """What the operator does to a run: actions become commands to the engine, after a question where work would be lost.
 
-May import Textual, `engine`, `view`, `screens/dialog`, `cells`. Rules: console page, "Keys"; running page, "The operator's hand".
+Rules: console page, "Keys"; running page, "The operator's hand".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Sequence
 
 from textual import work
-from textual.notifications import SeverityLevel
-from textual.screen import Screen
 
 from voiceeval_engine.live.commands import Command, ControlError
-from voiceeval_tui.cells import drawable
+from voiceeval_tui.actions import ACTIONS, Action
 from voiceeval_tui.engine import Engine
 from voiceeval_tui.screens.dialog import Ask, Choice
+from voiceeval_tui.screens.keyed import KeyedScreen
 from voiceeval_tui.view import Area, View
 
-QUIT = (
+_QUIT = (
     Choice("d", "detach: leave, the run goes on", "detach"),
     Choice("a", "stop after the current attempts", "stop"),
     Choice("n", "stop now: running attempts are cut and run again by a resume", "stop-now"),
@@ -30,13 +28,19 @@ _FAILED_AGAIN = (
 )
 
 
-class OperatorScreen(Screen[None]):
+class OperatorScreen(KeyedScreen[None]):
     """A screen with a `view` and an engine to command. What came of a command goes into the log and a toast."""
+
+    ACTIONS = ACTIONS
 
     def __init__(self, engine: Engine) -> None:
         super().__init__()
         self.view = View()
         self._engine = engine
+
+    def offered(self) -> Sequence[Action]:
+        """Those that apply to the view as it is."""
+        return [action for action in self.ACTIONS if action.when(self.view)]
 
     def draw(self, areas: Iterable[Area]) -> None:
         """Subclasses let their panes draw what changed."""
@@ -46,7 +50,7 @@ class OperatorScreen(Screen[None]):
         if self.view.link.state != "alive" or self.view.run.ended is not None:
             self.app.exit()
         else:
-            self.app.push_screen(Ask("quit", "The run goes on unless you stop it.", QUIT), self._quit)
+            self.app.push_screen(Ask("quit", "The run goes on unless you stop it.", _QUIT), self._quit)
 
     def _quit(self, answer: str | None) -> None:
         match answer:
@@ -63,16 +67,10 @@ class OperatorScreen(Screen[None]):
         """Leave; nothing is asked of the engine."""
         self.app.exit()
 
-    def do_theme(self) -> None:
-        """The app has the themes."""
-        self.app.run_worker(self.app.run_action("app.next_theme"))
-
     def do_pause(self) -> None:
-        """No new attempts."""
         self._send(Command(command="pause"))
 
     def do_go_on(self) -> None:
-        """New attempts again."""
         self._send(Command(command="resume-queue"))
 
     def do_skip(self) -> None:
@@ -82,9 +80,8 @@ class OperatorScreen(Screen[None]):
     def do_stop_attempt(self) -> None:
         """The chosen scenario, which runs; its conversation would be lost, so it asks."""
         words = f"{self.view.shown}: the conversation is cut, its evidence saved, and the scenario listed as not run."
-        choices = (Choice("y", "stop this attempt", "yes"), Choice("n", "let it go on", "no"))
         command = Command(command="stop-attempt", scenario=self.view.shown)
-        self.app.push_screen(Ask("stop attempt", words, choices), partial(self._send_if_sure, command))
+        self.ask_first("stop attempt", words, "stop this attempt", "let it go on", lambda: self._send(command))
 
     def do_again(self) -> None:
         """The chosen scenario, which has ended; a failed one after a warning."""
@@ -92,15 +89,11 @@ class OperatorScreen(Screen[None]):
         if scenario is None:
             return
         command = Command(command="run-again", scenario=scenario.name, confirmed=scenario.status == "failed")
-        if scenario.status != "failed":
+        if not command.confirmed:
             self._send(command)
             return
-        choices = (Choice("y", "run it again all the same", "yes"), Choice("n", "leave it", "no"))
-        self.app.push_screen(Ask(f"run {scenario.name} again", _FAILED_AGAIN, choices), partial(self._send_if_sure, command))
-
-    def _send_if_sure(self, command: Command, answer: str | None) -> None:
-        if answer == "yes":
-            self._send(command)
+        title = f"run {scenario.name} again"
+        self.ask_first(title, _FAILED_AGAIN, "run it again all the same", "leave it", lambda: self._send(command))
 
     @work(group="commands")
     async def _send(self, command: Command) -> None:
@@ -113,8 +106,3 @@ class OperatorScreen(Screen[None]):
             return
         self.draw(self.view.note("INFO" if reply.ok else "WARNING", f"{command.command}: {reply.message}"))
         self.say(reply.message, "information" if reply.ok else "warning")
-
-    def say(self, message: str, severity: SeverityLevel) -> None:
-        """A word to the operator that goes away by itself."""
-        self.app.clear_notifications()
-        self.app.notify(drawable(message), severity=severity, timeout=4, markup=False)

@@ -1,6 +1,6 @@
 """Scenarios picked from the list of all there are: filter as you type, mark one, or all that show.
 
-May import Textual, the widgets, `starting` (for its types), `cells`. Rule: console page ("a form for a new run").
+Rule: console page ("a form for a new run").
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from voiceeval_tui.cells import fit
 from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.starting import Listed
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.keys import KeyLine
-from voiceeval_tui.widgets.pane import ListPane, Row
+from voiceeval_tui.widgets.footer import Footer
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Row
 
 
 class _Scenarios(ListPane):
     NAME = "scenarios"
     TITLE = "scenarios"
-    AREAS = frozenset()
 
     def __init__(self, listed: Listed, chosen: Sequence[str]) -> None:
         super().__init__()
@@ -79,23 +79,19 @@ class PickScreen(KeyedScreen[tuple[str, ...]]):
         self._words.cursor_blink = False
 
     def compose(self) -> ComposeResult:
-        """As Textual asks."""
         yield self._words
         yield self._pane
-        yield KeyLine(self.ACTIONS)
+        yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
-        """The list first."""
         self._pane.focus()
         self._pane.redraw()
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """Filter as you type."""
         self._pane.words = message.value
         self._pane.redraw()
 
     def on_input_submitted(self) -> None:
-        """Back to the list."""
         self._pane.focus()
 
     def on_list_pane_chosen(self, message: ListPane.Chosen) -> None:
@@ -111,11 +107,9 @@ class PickScreen(KeyedScreen[tuple[str, ...]]):
             self._pane.action_move(1)
 
     def do_all(self) -> None:
-        """All that the filter lets through."""
         self._pane.toggle(list(self._pane.keys))
 
     def do_filter(self) -> None:
-        """To the line of words."""
         self._words.focus()
 
     def do_done(self) -> None:
@@ -124,5 +118,4 @@ class PickScreen(KeyedScreen[tuple[str, ...]]):
         self.dismiss((*(name for name, _ in self._listed.scenarios if name in marked), *self._unknown))
 
     def do_leave(self) -> None:
-        """Change nothing."""
         self.dismiss(None)

@@ -1,15 +1,13 @@
 """The resume preview: what a resume would do now with each scenario and whether it could; Enter starts it.
 
 Reads the session and asks the bots in threads; nothing of the session is written here. The judge's key is taken from the environment, else
-asked for and kept nowhere. May import Textual, the widgets, `resuming`, `preflight`, `starting`, `screens/keyed`. Rule: console page
-("Resume preview").
+asked for and kept nowhere. Rule: console page ("Resume preview").
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,14 +19,12 @@ from voiceeval_engine.run.options import RunOptions
 from voiceeval_tui.actions import Action
 from voiceeval_tui.preflight import first_wrong, preflight
 from voiceeval_tui.resuming import ResumePlan, plan_resume
-from voiceeval_tui.screens.dialog import Ask, Choice
-from voiceeval_tui.screens.keyed import AskText, KeyedScreen, bindings
+from voiceeval_tui.screens.dialog import AskText
+from voiceeval_tui.screens.keyed import KeyedScreen, bindings
 from voiceeval_tui.starting import Checked, StartError, start_engine, wants_key
-from voiceeval_tui.widgets.keys import KeyLine
-from voiceeval_tui.widgets.pane import ListPane
+from voiceeval_tui.widgets.footer import Footer
+from voiceeval_tui.widgets.list_pane import ListPane
 from voiceeval_tui.widgets.plan import FactsPane, PlanHeader, PlanPane
-
-_ANYWAY = (Choice("y", "start all the same", "yes"), Choice("n", "not now", "no"))
 
 
 class ResumeScreen(KeyedScreen[Path]):
@@ -56,14 +52,12 @@ class ResumeScreen(KeyedScreen[Path]):
         self._header, self._list, self._facts = PlanHeader(session.name), PlanPane(), FactsPane()
 
     def compose(self) -> ComposeResult:
-        """As Textual asks."""
         yield self._header
         yield self._list
         yield self._facts
-        yield KeyLine(self.ACTIONS)
+        yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
-        """Read, then ask."""
         self._list.focus()
         self._read(None)
 
@@ -78,7 +72,7 @@ class ResumeScreen(KeyedScreen[Path]):
         plan = self._plan
         if self._starting or plan is None:
             return
-        if plan.options is None or plan.obstacle:
+        if plan.options is None:
             self.say(f"it cannot be resumed: {plan.obstacle}", "error")
             return
         if plan.dangers:
@@ -88,7 +82,7 @@ class ResumeScreen(KeyedScreen[Path]):
         elif isinstance(self._checked, Checked) and not self._checked.good:
             self._ask("not everything is well", "\n".join(first_wrong(self._checked)))
         else:
-            self._begin("yes")
+            self._begin()
 
     def do_floor(self) -> None:
         """Ask for another one; the preview follows."""
@@ -98,46 +92,47 @@ class ResumeScreen(KeyedScreen[Path]):
             )
 
     def do_check(self) -> None:
-        """Ask the bots again."""
-        if self._plan is not None and self._plan.options is not None and not self._plan.obstacle:
-            self._check(self._plan.options)
+        if (options := self._options) is not None:
+            self._check(options)
 
     def do_key(self) -> None:
-        """A masked line."""
         self.app.push_screen(AskText("the judge's key, for this run only", masked=True), self._set_key)
 
     def do_leave(self) -> None:
-        """Nothing happened."""
         if self._starting:
             self.say("the engine is being started; a moment", "warning")
         else:
             self.dismiss(None)
 
     def _ask(self, title: str, words: str) -> None:
-        self.app.push_screen(Ask(title, words, _ANYWAY), self._begin)
+        self.ask_first(title, words, "start all the same", "not now", self._begin)
 
-    def _begin(self, answer: str | None) -> None:
-        plan = self._plan
-        if answer != "yes" or plan is None or plan.options is None:
+    @property
+    def _options(self) -> RunOptions | None:
+        """Those of the resume; None where there can be none."""
+        return self._plan.options if self._plan is not None else None
+
+    def _begin(self) -> None:
+        if (options := self._options) is None:
             return
-        if self._key is None and self._lacks_key(plan, plan.options):
-            title = f"the judge's key (${plan.options.judge_api_key_name} is not set); Enter alone: none"
+        if self._key is None and self._lacks_key(options):
+            title = f"the judge's key (${options.judge_api_key_name} is not set); Enter alone: none"
             self.app.push_screen(AskText(title, masked=True), self._start_with_key)
         else:
-            self._start(plan.options)
+            self._start(options)
 
-    def _lacks_key(self, plan: ResumePlan, options: RunOptions) -> bool:
+    def _lacks_key(self, options: RunOptions) -> bool:
         """Whether the judge wants a key, by what the record and its place tell, that is not at hand."""
         if not options.judged or options.demo or options.judge_api_key or os.environ.get(options.judge_api_key_name):
             return False
         if isinstance(self._checked, Checked) and self._checked.has_key:
             return False
-        return plan.had_key or wants_key(options.judge_url)
+        return (self._plan is not None and self._plan.had_key) or wants_key(options.judge_url)
 
     def _start_with_key(self, key: str | None) -> None:
-        if key is not None and self._plan is not None and self._plan.options is not None:
+        if key is not None and (options := self._options) is not None:
             self._key = key
-            self._start(self._plan.options)
+            self._start(options)
 
     def _set_key(self, key: str | None) -> None:
         if key is not None:
@@ -188,12 +183,11 @@ class ResumeScreen(KeyedScreen[Path]):
     async def _start(self, options: RunOptions) -> None:
         self._starting = True
         self.say("starting the engine")
-        argv = replace(options, judge_api_key=None).to_argv()
         try:
-            started = await asyncio.to_thread(start_engine, options, argv, self._key or None)
+            session = await asyncio.to_thread(start_engine, options, options.to_argv(), self._key or None)
         except StartError as error:
             self.say(str(error), "error")
         else:
-            self.dismiss(started.session)
+            self.dismiss(session)
         finally:
             self._starting = False

@@ -1,7 +1,6 @@
 """The screen of one session: its panes where they find room, the source followed, what the operator does sent on.
 
-Everything that changes the view happens here. May import Textual, the widgets, `view`, `source`, `session_files`, `engine`, `actions`,
-`folding`. Rule: console page.
+Everything that changes the view happens here. Rule: console page.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from voiceeval_tui.folding import fold
 from voiceeval_tui.notices import Notices
 from voiceeval_tui.screens.copying import offer
 from voiceeval_tui.screens.dialog import Help
+from voiceeval_tui.screens.keyed import bindings
 from voiceeval_tui.screens.operator import OperatorScreen
 from voiceeval_tui.screens.resume import ResumeScreen
 from voiceeval_tui.session_files import read_transcript
@@ -37,8 +37,9 @@ from voiceeval_tui.widgets.footer import Footer
 from voiceeval_tui.widgets.header import Header
 from voiceeval_tui.widgets.lanes import LanesPane
 from voiceeval_tui.widgets.latency import LatencyPane
+from voiceeval_tui.widgets.list_pane import ListPane
 from voiceeval_tui.widgets.log import LogPane
-from voiceeval_tui.widgets.pane import ListPane, Pane
+from voiceeval_tui.widgets.pane import Pane
 from voiceeval_tui.widgets.queue import ORDERS, QueuePane
 from voiceeval_tui.widgets.transcript import TranscriptPane
 from voiceeval_tui.widgets.trouble import TroublePane
@@ -56,7 +57,7 @@ class RunScreen(OperatorScreen):
     """`interval` is the time between two looks at the source, s."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(action.keys, f"act('{action.name}')", action.help, show=False, id=action.name) for action in ACTIONS),
+        *bindings(ACTIONS),
         *(Binding(str(number), f"pane({number})", show=False) for number in range(1, 10)),
     ]
 
@@ -98,20 +99,17 @@ class RunScreen(OperatorScreen):
         with Container(id="board"):
             yield from self._panes.values()
         yield Input(id="filter", placeholder="words that the scenario has; Esc ends", compact=True)
-        yield Footer()
+        yield Footer(self.ACTIONS)
 
     def on_mount(self) -> None:
-        """Begin to follow."""
         self.view.tick(time.time())
         self._queue.focus()
         self._follow()
 
     def on_screen_resume(self) -> None:
-        """On top again."""
         self._wanted.set()
 
     def on_resize(self) -> None:
-        """Panes find their places anew."""
         self.call_after_refresh(self.place_panes)
 
     def place_panes(self) -> None:
@@ -217,10 +215,6 @@ class RunScreen(OperatorScreen):
         self.place_panes()
         pane.focus()
 
-    def on_footer_pressed(self, message: Footer.Pressed) -> None:
-        """The mouse on a key."""
-        self.action_act(message.action)
-
     def on_pane_failed(self, message: Pane.Failed) -> None:
         """A pane's trouble goes into the log; the rest goes on."""
         self.draw(self.view.note("ERROR", message.problem))
@@ -236,7 +230,6 @@ class RunScreen(OperatorScreen):
                 self._left = left
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        """Filter as you type."""
         self._queue.words = message.value
         self._queue.redraw()
 
@@ -245,7 +238,6 @@ class RunScreen(OperatorScreen):
         self._queue.focus()
 
     def do_filter(self) -> None:
-        """Open the line for the words."""
         line = self.query_one("#filter", Input)
         line.add_class("-open")
         line.focus()
@@ -262,20 +254,14 @@ class RunScreen(OperatorScreen):
         else:
             self.draw(self.view.select(None))
 
-    def do_next_problem(self) -> None:
-        """Choose the next problem."""
-        self._jump(1)
-
     def do_previous_problem(self) -> None:
-        """Choose the previous problem."""
-        self._jump(-1)
+        self.do_next_problem(-1)
 
-    def _jump(self, step: int) -> None:
+    def do_next_problem(self, step: int = 1) -> None:
         if (key := self._queue.problem(self.view, step)) is not None:
             self._queue.choose(key)
 
     def do_order(self) -> None:
-        """The next order."""
         self._queue.order = ORDERS[(ORDERS.index(self._queue.order) + 1) % len(ORDERS)]
         self._queue.redraw()
 
@@ -287,12 +273,10 @@ class RunScreen(OperatorScreen):
         self.place_panes()
 
     def do_copy(self) -> None:
-        """What the focused pane has."""
         offer(self, self._source.session, self.focused if isinstance(self.focused, Pane) else self._queue)
 
     def do_help(self) -> None:
-        """All keys."""
-        self.app.push_screen(Help(list(self._panes)))
+        self.app.push_screen(Help(self.ACTIONS, list(self._panes)))
 
     def do_resume(self) -> None:
         """The preview; when it started an engine, the journal that is followed goes on."""
@@ -300,9 +284,8 @@ class RunScreen(OperatorScreen):
 
     def _resumed(self, session: Path | None) -> None:
         if session is not None:
-            self.say("the run goes on", "information")
+            self.say("the run goes on")
 
     def do_home(self) -> None:
-        """The app has the home screen."""
         self._wanted.clear()
         self.post_message(self.HomeWanted(self._source.session.absolute().parent))

@@ -1,6 +1,6 @@
 """A field whose value is one of a few: Space, Enter, arrows or a click go to the next one.
 
-May import Textual and `cells`. Rule: console page, "Manners" (colour alone tells nothing; everything by keyboard and by mouse).
+Rule: console page, "Manners" (colour alone tells nothing; everything by keyboard and by mouse).
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ class Cycle(Static, can_focus=True):
         self.value = value if value in choices else choices[0]
 
     def on_mount(self) -> None:
-        """Show the first value."""
         self._show()
 
     def action_next(self, by: int) -> None:

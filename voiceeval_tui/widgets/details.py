@@ -1,18 +1,17 @@
 """One scenario in full: how it stands, its figures, what it was judged by and why, hashes, tokens, retries, files.
 
-What the fold knows stands first and is there for scenarios that wait or run too; the rest was read from the scenario's files. May import
-`pane`, `view`, `details`, `cells`, `figures`. Rule: console page, "Panes" (details).
+What the fold knows stands first and is there for scenarios that wait or run too; the rest was read from the scenario's files. Rule:
+console page, "Panes" (details).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from voiceeval_engine.live.state import SCORED, ScenarioState
 from voiceeval_tui.cells import wrap
 from voiceeval_tui.details import Check, Details, Judged, LatencyFigures, Measured, Signal
-from voiceeval_tui.figures import counted, duration, milliseconds, size
+from voiceeval_tui.figures import counted, duration, milliseconds, size, time_of_day
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import RUNNING, View
 from voiceeval_tui.widgets.pane import Pane, Row
@@ -38,18 +37,15 @@ class DetailsPane(Pane):
         self._read_rows: list[Row] = []
 
     def heading(self, view: View) -> str:
-        """As `Pane`."""
         return self.TITLE if view.shown is None else f"{self.TITLE}  {view.shown}"
 
     def collect(self) -> int:
-        """As `Pane`."""
         if self.view.shown != self._of:
             self._of = self.view.shown
             self.scroll_to(y=0, animate=False, immediate=True)
         return super().collect()
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         scenario, details = view.scenario(), view.details()
         if scenario is None:
             return [(("no scenario yet", "dim"),)]
@@ -110,7 +106,7 @@ def _tell_state(sheet: _Sheet, view: View, scenario: ScenarioState) -> None:
         tokens = f" ({each.tokens:,} tokens)" if each.tokens else ""
         sheet.fact(f"discarded {each.attempt}", f"{each.reason}{tokens}", "warn")
     if scenario.status in RUNNING:
-        sheet.fact("since", time.strftime("%H:%M:%S", time.localtime(scenario.since)))
+        sheet.fact("since", time_of_day(scenario.since))
         sheet.fact("turns", str(scenario.turns))
         if scenario.stop_reason:
             sheet.fact("stop reason", scenario.stop_reason)
@@ -169,8 +165,8 @@ def _tell_judge(sheet: _Sheet, details: Details) -> None:
         sheet.fact("score", "the verdict is still out", "info")
         return
     text = "-" if score is None else f"{score:g}{limit}"
-    word: tuple[str, StyleName] = {True: ("pass", "ok"), False: ("fail", "bad"), None: ("", "text")}[passed]  # type: ignore[assignment]
-    sheet.fact("score", _spaced(text, word[0]), word[1])
+    word, style = _verdict(passed) if passed is not None else ("", "text")
+    sheet.fact("score", f"{text}  {word}".rstrip(), style)
     if judged is not None:
         _tell_reasons(sheet, judged)
 
@@ -266,7 +262,3 @@ def _latency(figures: LatencyFigures | None) -> str:
         return "no measurement"
     parts = (("mean", figures.mean), ("p50", figures.p50), ("p95", figures.p95), ("min", figures.least), ("max", figures.most))
     return f"{', '.join(f'{name} {milliseconds(value)}' for name, value in parts)}, n {figures.count}"
-
-
-def _spaced(*parts: str) -> str:
-    return "  ".join(part for part in parts if part) or "-"

@@ -1,6 +1,6 @@
 """The line below: the keys that apply now, each of which can be clicked.
 
-May import `pane`, `actions`, `cells`. Rule: console page, "Keys".
+Rule: console page, "Keys".
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
-from voiceeval_tui.actions import Action, applying
+from voiceeval_tui.actions import Action
 from voiceeval_tui.cells import width
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import Pane, Row, Span
+from voiceeval_tui.widgets.pane import Band, Row, Span
+
+_KEPT = frozenset({"help", "detach", "quit", "leave"})
+"""Actions that are told however narrow the screen is."""
 
 
-class Footer(Pane, can_focus=False):
-    """Made from the registry of actions; what finds no room is in the help."""
+class Footer(Band):
+    """Of the actions that are given, those that apply; what finds no room is in the help."""
 
-    DEFAULT_CSS = """
-    Footer { position: relative; dock: bottom; height: 1; width: 100%; border: none; background: $surface; overflow-y: hidden; }
-    """
+    DEFAULT_CSS = "Footer { dock: bottom; height: 1; }"
 
     NAME = "footer"
-    TITLE = ""
     AREAS = frozenset({"run", "queue", "link", "selection"})
 
     class Pressed(Message):
@@ -34,13 +34,13 @@ class Footer(Pane, can_focus=False):
             super().__init__()
             self.action = action
 
-    def __init__(self) -> None:
+    def __init__(self, actions: Sequence[Action]) -> None:
         super().__init__()
+        self._actions = actions
         self._places: list[tuple[int, int, str]] = []
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
-        spans, self._places = fitting(applying(view), width)
+        spans, self._places = fitting([each for each in self._actions if each.when(view)], width)
         return (tuple(spans),)
 
     def on_click(self, event: events.Click) -> None:
@@ -53,9 +53,9 @@ class Footer(Pane, can_focus=False):
 def fitting(offered: Sequence[Action], cells: int) -> tuple[list[Span], list[tuple[int, int, str]]]:
     """The labels that find room, the way out always among them, and where each stands: first cell, end, action."""
     actions = [action for action in offered if action.label]
-    keep = {"help", "detach", "quit"}
-    while sum(_cells(action.key, action.label) for action in actions) > cells and any(each.name not in keep for each in actions):
-        actions.remove(next(each for each in reversed(actions) if each.name not in keep))
+    spare = [each for each in actions if each.name not in _KEPT]
+    while spare and sum(_cells(each.key, each.label) for each in actions) > cells:
+        actions.remove(spare.pop())
     spans: list[Span] = []
     places: list[tuple[int, int, str]] = []
     x = 0

@@ -1,6 +1,6 @@
 """The two lines above: which session, how far, how well.
 
-May import `pane`, `view`, `figures`, `cells`. Rule: console page, "Panes" (header).
+Rule: console page, "Panes" (header).
 """
 
 from __future__ import annotations
@@ -12,22 +12,18 @@ from voiceeval_tui.cells import drawable, fit, width
 from voiceeval_tui.figures import counted, duration, milliseconds, rate
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import Pane, Row, Span
+from voiceeval_tui.widgets.pane import Band, Row, Span
 
 
-class Header(Pane, can_focus=False):
+class Header(Band):
     """Always there. Parts that find no room are left out, the least important first."""
 
-    DEFAULT_CSS = """
-    Header { position: relative; dock: top; height: 2; width: 100%; border: none; background: $surface; overflow-y: hidden; }
-    """
+    DEFAULT_CSS = "Header { dock: top; height: 2; }"
 
     NAME = "header"
-    TITLE = ""
     AREAS = frozenset({"run", "queue", "latency", "clock", "link"})
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         return (_first_line(view, width), _second_line(view, width))
 
 

@@ -1,8 +1,7 @@
 """Talk lanes: agent and user beside each other in time, as many bands of it as find room, the newest at the bottom.
 
-A live one follows in steps, so that only the cells at its end change; scrolled back, it stays where it is. Moves at most once a second. May
-import `pane`, `queue` and `transcript` (words, what is slow), `view`, `tape`, `standing`, `cells`, `figures`. Rule: console page, "Panes"
-(talk lanes), "Budgets".
+A live one follows in steps, so that only the cells at its end change; scrolled back, it stays where it is. Moves at most once a second.
+Rule: console page, "Panes" (talk lanes), "Budgets".
 """
 
 from __future__ import annotations
@@ -71,24 +70,22 @@ class LanesPane(Pane):
         super().show(view, areas)
 
     def heading(self, view: View) -> str:
-        """As `Pane`."""
         scenario = view.scenario()
         if scenario is None:
             return self.TITLE
         paused = (PAUSED if goes_on(view) else "scrolled back") if self.start is not None else ""
-        scale = f"{tape.SCALES[self._scale(*self._room())]:g} s a cell"
+        scale = f"{tape.SCALES[self._scale()]:g} s a cell"
         room = self.outer_size.width - 6 - sum(len(part) + 2 for part in (self.TITLE, paused, scale) if part)
         name = fit(short_name(scenario.name, room), room).rstrip() if room >= 8 else ""
         return "  ".join(part for part in (self.TITLE, name, paused or scale) if part)
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         transcript = view.transcript(view.shown)
         height = self.scrollable_content_region.height
         if transcript is None or not (transcript.speech or transcript.started is not None):
             why = why_empty(view) if transcript is None or not transcript.settled else "When who spoke is not known."
             return [((part, "dim"),) for part in wrap(why, width, max(1, height))]
-        return lane_rows(transcript, self._stretch(), self._bands(), height, self._end())
+        return lane_rows(transcript, self._stretch(), self._room()[1], height, self._end())
 
     def action_move(self, by: float) -> None:
         """Earlier or later, by this part of what is in view."""
@@ -98,7 +95,6 @@ class LanesPane(Pane):
         self._go(None if start >= last else start)
 
     def action_begin(self) -> None:
-        """To the first words."""
         self._go(0.0 if self._newest() > 0 else None)
 
     def action_follow(self) -> None:
@@ -107,20 +103,17 @@ class LanesPane(Pane):
 
     def action_scale(self, by: int) -> None:
         """Finer or coarser; what is in view stays in view."""
-        cells, bands = self._room()
-        now = self._scale(cells, bands)
+        now = self._scale()
         self._coarser += max(0, min(len(tape.SCALES) - 1, now + by)) - now
         if self.start is not None and self.start >= self._newest():
             self.start = None
         self.redraw()
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel goes back in time."""
         event.stop()
         self.action_move(-0.25)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """And on."""
         event.stop()
         self.action_move(0.25)
 
@@ -137,12 +130,11 @@ class LanesPane(Pane):
         self.redraw()
 
     def _room(self) -> tuple[int, int]:
-        return max(1, self.row_width - _NAME_CELLS), self._bands()
+        """The cells of a band, and how many bands there are."""
+        return max(1, self.row_width - _NAME_CELLS), max(1, self.scrollable_content_region.height // _BAND_ROWS)
 
-    def _bands(self) -> int:
-        return max(1, self.scrollable_content_region.height // _BAND_ROWS)
-
-    def _scale(self, cells: int, bands: int) -> int:
+    def _scale(self) -> int:
+        cells, bands = self._room()
         return max(0, min(len(tape.SCALES) - 1, tape.best_scale(cells * bands) + self._coarser))
 
     def _end(self) -> float:
@@ -155,13 +147,12 @@ class LanesPane(Pane):
         """Where the view begins while it follows: one band moves on by parts of itself, the last of several fills."""
         cells, bands = self._room()
         step = cells if bands > 1 else max(1, cells // _STEPS)
-        return tape.newest(self._end(), tape.SCALES[self._scale(cells, bands)], cells * bands, step)
+        return tape.newest(self._end(), tape.SCALES[self._scale()], cells * bands, step)
 
     def _stretch(self) -> Stretch:
         """All that is in view, in one."""
         cells, bands = self._room()
-        scale = tape.SCALES[self._scale(cells, bands)]
-        return Stretch(self._newest() if self.start is None else self.start, scale, cells * bands)
+        return Stretch(self._newest() if self.start is None else self.start, tape.SCALES[self._scale()], cells * bands)
 
 
 def lane_rows(transcript: Transcript, stretch: Stretch, bands: int, height: int, now: float) -> list[Row]:

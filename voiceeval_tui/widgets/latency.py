@@ -1,8 +1,7 @@
 """How long the agent takes to answer: the last measurements as bars, the figures of the run and of the shown scenario, the histogram.
 
 One pane that shows what its height has room for, from one line on. A bar is one response, in the order of their happening; its scale ends
-at twice the run's median, and what is longer is marked. May import `pane`, `view`, `histogram`, `cells`. Rule: console page, "Panes"
-(latency).
+at twice the run's median, and what is longer is marked. Rule: console page, "Panes" (latency).
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ class LatencyPane(Pane):
         self._waiting = self._due = False
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         height = self.size.height
         if not view.measured.ordered:
             return ((("nothing measured yet", "dim"),),)

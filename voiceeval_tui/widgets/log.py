@@ -1,17 +1,17 @@
 """The engine's log as it grows, and the console's own troubles.
 
-May import `pane`, `view`, `cells`. Rule: console page, "Panes" (log).
+Rule: console page, "Panes" (log).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from textual.binding import BindingType
 
 from voiceeval_tui.cells import wrap
+from voiceeval_tui.figures import time_of_day
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import Area, Level, LogLine, View
 from voiceeval_tui.widgets.pane import Pane, Row
@@ -55,23 +55,20 @@ class LogPane(Pane):
         self.show(self.view, ())
 
     def heading(self, view: View) -> str:
-        """As `Pane`."""
         return self.TITLE if self.least == "INFO" else f"{self.TITLE}  {self.least.lower()} and worse"
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         shown = _LEVELS[_LEVELS.index(self.least) :]
         return [row for line in view.log if line.level in shown and line.message.strip("= ") for row in _line_rows(line, width)]
 
     def action_level(self) -> None:
-        """The next level."""
         self.least = _LEVELS[(_LEVELS.index(self.least) + 1) % len(_LEVELS)]
         self.redraw()
 
 
 def _line_rows(line: LogLine, cells: int) -> list[Row]:
     """A warning or an error goes on below itself, of anything else what has room shows."""
-    when, style = time.strftime("%H:%M:%S ", time.localtime(line.time)), _STYLES[line.level]
+    when, style = f"{time_of_day(line.time)} ", _STYLES[line.level]
     origin = "console: " if line.by_console else ""
     room = max(1, cells - len(when) - len(origin))
     if line.level == "INFO":

@@ -1,6 +1,6 @@
 """What a resume would do: every scenario with its reason, and under it what speaks for or against starting it now.
 
-May import `pane`, `resuming`, `starting` (for its types), `cells`. Rule: console page (the picture of the resume preview).
+Rule: console page (the picture of the resume preview).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from voiceeval_tui.resuming import ResumePlan
 from voiceeval_tui.starting import Checked
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import ListPane, Pane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Band, Pane, Row
 
 _KINDS: dict[str, tuple[str, StyleName]] = {
     "in-flight": ("re-run", "warn"),
@@ -31,7 +32,6 @@ class PlanPane(ListPane):
 
     NAME = "plan"
     TITLE = "what a resume does"
-    AREAS = frozenset()
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,23 +39,19 @@ class PlanPane(ListPane):
         self._name_cells = 12
 
     def put(self, plan: ResumePlan) -> None:
-        """Show this."""
         completed = [each for each in plan.scenarios if each.state == "completed"]
         self._scenarios = {each.name: each for each in (*plan.again, *completed)}
         self.redraw()
 
     def collect(self) -> int:
-        """As `Pane`."""
         longest = max(map(len, self._scenarios), default=0)
         self._name_cells = max(12, min(longest, _NAME, self.row_width // 2 - _KIND))
         return super().collect()
 
     def items(self, view: View) -> Sequence[str]:
-        """As `ListPane`."""
         return list(self._scenarios)
 
     def item_row(self, view: View, key: str, width: int) -> Row:
-        """As `ListPane`."""
         each = self._scenarios[key]
         kind, style = _KINDS[each.state]
         return (
@@ -71,20 +67,15 @@ class PlanPane(ListPane):
         return "; ".join(filter(None, (each.reason, again)))
 
     def room(self, width: int) -> int:
-        """As `ListPane`."""
         return max(0, width - 1 - _KIND - self._name_cells - 2)
 
 
-class PlanHeader(Pane, can_focus=False):
+class PlanHeader(Band):
     """The question and the counts."""
 
-    DEFAULT_CSS = """
-    PlanHeader { position: relative; dock: top; height: 1; width: 100%; border: none; background: $surface; overflow-y: hidden; }
-    """
+    DEFAULT_CSS = "PlanHeader { dock: top; height: 1; }"
 
     NAME = "header"
-    TITLE = ""
-    AREAS = frozenset()
 
     def __init__(self, session: str) -> None:
         super().__init__()
@@ -92,18 +83,17 @@ class PlanHeader(Pane, can_focus=False):
         self._plan: ResumePlan | None = None
 
     def put(self, plan: ResumePlan) -> None:
-        """Show this."""
         self._plan = plan
         self.redraw()
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         plan = self._plan
         if plan is None:
             return (((f" Resume {self._session}?", "title"), ("  reading", "dim")),)
-        counts = [(f"  {plan.count('completed')} completed", "ok"), (f"  {plan.count('in-flight')} re-run", "warn"),
-                  (f"  {plan.count('fresh')} fresh ", "accent")]  # fmt: skip
-        told: Row = () if plan.obstacle else tuple(counts)  # type: ignore[arg-type]
+        told: Row = () if plan.obstacle else (
+            (f"  {plan.count('completed')} completed", "ok"), (f"  {plan.count('in-flight')} re-run", "warn"),
+            (f"  {plan.count('fresh')} fresh ", "accent"),
+        )  # fmt: skip
         room = max(1, width - sum(len(text) for text, _ in told))
         return (((fit(f" Resume {self._session}?", room), "title"), *told),)
 
@@ -117,7 +107,6 @@ class FactsPane(Pane, can_focus=False):
 
     NAME = "facts"
     TITLE = "before it starts"
-    AREAS = frozenset()
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +128,6 @@ class FactsPane(Pane, can_focus=False):
         self.fold()
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         return [
             ((f" {fit(label if not number else '', _LABEL)}", style), (line, style if style == "bad" else "text"))
             for label, words, style in self._facts()

@@ -1,6 +1,6 @@
 """The scenario queue: every scenario with how it stands, sorted, filtered, one of them chosen.
 
-May import `pane`, `view`, `standing`, `cells`. Rule: console page, "Panes" (scenario queue).
+Rule: console page, "Panes" (scenario queue).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from voiceeval_tui.figures import duration, milliseconds
 from voiceeval_tui.standing import broke_off
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import PROBLEMS, RUNNING, View
-from voiceeval_tui.widgets.pane import ListPane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Row
 
 Order = Literal["queued", "problems", "name", "latency"]
 ORDERS: tuple[Order, ...] = ("queued", "problems", "name", "latency")
@@ -38,7 +39,7 @@ INTERRUPTED: tuple[str, str, StyleName] = ("!", "interrupted", "warn")
 JUDGE_OUT: tuple[str, str, StyleName] = ("?", "judge out", "warn")
 """Nothing but the judge's call failed, which says nothing of the agent."""
 
-SIGNALS = {"is_action_match": "actions", "db_state_match": "db_state", "db_state_assertion": "predicates", "nl_assertion": "assertions",
+_SIGNALS = {"is_action_match": "actions", "db_state_match": "db_state", "db_state_assertion": "predicates", "nl_assertion": "assertions",
             "judge_passed": "judge"}  # fmt: skip
 """Signals by the words that stand for them here; any other one has its own name."""
 
@@ -61,7 +62,6 @@ class QueuePane(ListPane):
         self._attempt_cells = 0
 
     def heading(self, view: View) -> str:
-        """As `Pane`."""
         parts = [self.TITLE, f"{view.run.done}/{len(view.run.scenarios)}"]
         if self.order != "queued":
             parts.append(f"by {self.order}")
@@ -84,7 +84,6 @@ class QueuePane(ListPane):
         return count
 
     def items(self, view: View) -> Sequence[str]:
-        """As `ListPane`."""
         words = self.words.casefold().split()
         found = [each for each in view.run.scenarios.values() if all(word in _searched(view, each) for word in words)]
         if self.order != "queued":
@@ -92,7 +91,6 @@ class QueuePane(ListPane):
         return [each.name for each in found]
 
     def item_row(self, view: View, key: str, width: int) -> Row:
-        """As `ListPane`."""
         scenario = view.run.scenarios[key]
         mark, _, style = standing(view, scenario)
         attempt = f"#{scenario.attempt}" if scenario.attempt > 1 else ""
@@ -109,7 +107,6 @@ class QueuePane(ListPane):
         )
 
     def scenario_of(self, key: str) -> str | None:
-        """As `ListPane`."""
         return key
 
     def problem(self, view: View, step: int) -> str | None:
@@ -133,6 +130,11 @@ def standing(view: View, scenario: ScenarioState) -> tuple[str, str, StyleName]:
     return mark, scenario.status, style
 
 
+def failed_words(scenario: ScenarioState) -> str:
+    """The signals that failed, in words."""
+    return ", ".join(_SIGNALS.get(name, name) for name in scenario.failed_signals)
+
+
 def _told(view: View, scenario: ScenarioState, cells: int) -> str:
     """What there is to say of a scenario besides its numbers; the stop reason where it has room."""
     since = duration(max(0.0, view.now - scenario.since))
@@ -152,7 +154,7 @@ def _told(view: View, scenario: ScenarioState, cells: int) -> str:
             told = f"not run: {scenario.reason or ''}"
             return told if len(told) <= cells else "not run"
         case "failed" if told != JUDGE_OUT[1]:
-            told = ", ".join(SIGNALS.get(name, name) for name in scenario.failed_signals) or "failed"
+            told = failed_words(scenario) or "failed"
         case "passed":
             told = "pass"
         case _:
@@ -176,16 +178,8 @@ def _rank(view: View, scenario: ScenarioState) -> int:
     return _RUNS if scenario.status in RUNNING else _ENDED if scenario.status in ENDED else _WAITS
 
 
-def _by_problem(view: View, scenario: ScenarioState) -> tuple[int, int]:
-    return (_rank(view, scenario), scenario.number)
-
-
-def _by_latency(_: View, scenario: ScenarioState) -> tuple[float, int]:
-    return (-(percentile(scenario.latencies, 0.5) or 0.0), scenario.number)
-
-
 _SORTED: dict[Order, Callable[[View, ScenarioState], tuple[float, int] | str]] = {
-    "problems": _by_problem,
-    "name": lambda _, scenario: scenario.name,
-    "latency": _by_latency,
+    "problems": lambda view, each: (_rank(view, each), each.number),
+    "name": lambda _, each: each.name,
+    "latency": lambda _, each: (-(percentile(each.latencies, 0.5) or 0.0), each.number),
 }

@@ -1,6 +1,6 @@
 """The sessions of the output directory as lines: when, domain, how far, how well, how it stands; without any, what to do.
 
-May import `pane`, `listing`, `figures`, `cells`. Rule: console page ("a home screen with the sessions").
+Rule: console page ("a home screen with the sessions").
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from voiceeval_tui.figures import counted, rate
 from voiceeval_tui.listing import Found, State
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import ListPane, Pane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Band, Row
 
 MARKS: dict[State, tuple[str, StyleName]] = {"running": ("▶", "accent"), "finished": ("✓", "ok"), "stopped": ("!", "warn")}
 
@@ -37,7 +38,6 @@ class SessionsPane(ListPane):
 
     NAME = "sessions"
     TITLE = "sessions"
-    AREAS = frozenset()
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,18 +55,15 @@ class SessionsPane(ListPane):
         return self._found.get(self.cursor or "")
 
     def heading(self, view: View) -> str:
-        """As `Pane`."""
         if not self._found:
             return self.TITLE
         running = sum(each.state == "running" for each in self._found.values())
         return f"{counted(len(self._found), 'session')}{f'  {running} running' if running else ''}"
 
     def collect(self) -> int:
-        """As `Pane`."""
         return super().collect() or (len(_EMPTY) if self._read else 1)
 
     def row_at(self, index: int) -> Row:
-        """As `Pane`."""
         if self.keys:
             return super().row_at(index)
         if not self._read or self._problem_of_folder:
@@ -77,11 +74,9 @@ class SessionsPane(ListPane):
         return ((f"  {key}  " if key else "  ", "accent"), (words, "text"))
 
     def items(self, view: View) -> Sequence[str]:
-        """As `ListPane`."""
         return list(self._found)
 
     def item_row(self, view: View, key: str, width: int) -> Row:
-        """As `ListPane`."""
         found = self._found[key]
         mark, style = MARKS[found.state]
         when = found.started.strftime("%Y-%m-%d %H:%M:%S") if found.started is not None else found.name
@@ -98,23 +93,18 @@ class SessionsPane(ListPane):
         )
 
 
-class SessionsHeader(Pane, can_focus=False):
+class SessionsHeader(Band):
     """Where one looks, and what the columns mean."""
 
-    DEFAULT_CSS = """
-    SessionsHeader { position: relative; dock: top; height: 2; width: 100%; border: none; background: $surface; overflow-y: hidden; }
-    """
+    DEFAULT_CSS = "SessionsHeader { dock: top; height: 2; }"
 
     NAME = "header"
-    TITLE = ""
-    AREAS = frozenset()
 
     def __init__(self, output_dir: Path) -> None:
         super().__init__()
         self._output_dir = output_dir
 
     def rows(self, view: View, width: int) -> Sequence[Row]:
-        """As `Pane`."""
         wide, domain = _columns(width - 1)
         names = (fit("when", _WHEN), fit("domain", domain), fit("done", _DONE - 2, "right"))
         line = f"  {''.join(names)}  {fit('success', _INTERVAL if wide else _RATE)} state"

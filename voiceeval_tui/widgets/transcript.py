@@ -1,8 +1,7 @@
 """The live transcript: what is said, by whom, how late; what is done besides; and who speaks now.
 
 Follows the newest unless it was scrolled back; then what stands on its first line stays there, whatever comes, goes or is wrapped anew.
-May import `pane`, `queue` (marks, words), `view`, `transcript`, `standing`, `cells`, `figures`. Rule: console page, "Panes" (live
-transcript).
+Rule: console page, "Panes" (live transcript).
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from textual.binding import BindingType
 
 from voiceeval_tui.cells import drawable, fit, short_name, width, wrap
 from voiceeval_tui.figures import milliseconds
-from voiceeval_tui.standing import broke_off, clock, elapsed, goes_on, idle, most, why_empty
+from voiceeval_tui.standing import broke_off, clock, elapsed, goes_on, idle, why_empty
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.transcript import Line, Transcript
 from voiceeval_tui.view import View
 from voiceeval_tui.widgets.pane import Pane, Row
-from voiceeval_tui.widgets.queue import SIGNALS, standing
+from voiceeval_tui.widgets.queue import failed_words, standing
 
 PAUSED = "paused, End follows"
 """In the title of a pane that does not follow what goes on."""
@@ -67,7 +66,8 @@ class TranscriptPane(Pane):
         scenario = view.scenario()
         if scenario is None:
             return self.TITLE
-        taken, limit = elapsed(view), most(view)
+        taken, transcript = elapsed(view), view.transcript(view.shown)
+        limit = transcript.max_duration if transcript is not None else 0.0
         times = "" if taken is None else clock(taken) + (f" / {clock(limit)}" if limit and goes_on(view) else "")
         last = times if self.following else PAUSED if goes_on(view) else "scrolled back"
         number = f"attempt {scenario.attempt}" if scenario.attempt else ""
@@ -205,7 +205,7 @@ def status_row(view: View, cells: int) -> Row:
         taken = elapsed(view)
         ended = "" if taken is None else f"after {clock(taken)}"
         told.append(" ".join(filter(None, (scenario.stop_reason, ended))))
-        told.append(", ".join(SIGNALS.get(name, name) for name in scenario.failed_signals))
+        told.append(failed_words(scenario))
     return ((fit("  ".join(filter(None, told)), cells), style),)
 
 

@@ -1,7 +1,7 @@
 """Stalls and retries: a row for each thing that goes wrong, the most pressing first; a row chooses its scenario.
 
-In a strip of a few lines the first ones show, and how many there are more; with the focus it is the whole list. May import `pane`, `view`,
-`troubles`, `cells`. Rule: console page, "Panes" (stalls and retries).
+In a strip of a few lines the first ones show, and how many there are more; with the focus it is the whole list. Rule: console page,
+"Panes" (stalls and retries).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from voiceeval_tui.cells import fit, short_name
 from voiceeval_tui.themes import StyleName
 from voiceeval_tui.troubles import Kind, Trouble, troubles
 from voiceeval_tui.view import View
-from voiceeval_tui.widgets.pane import ListPane, Row
+from voiceeval_tui.widgets.list_pane import ListPane
+from voiceeval_tui.widgets.pane import Row
 
 _MARKS: dict[Kind, tuple[str, StyleName]] = {
     "pair out": ("!", "bad"),
@@ -52,7 +53,6 @@ class TroublePane(ListPane):
         return max(1, min(count, self.size.height) if self._is_strip else count)
 
     def items(self, view: View) -> Sequence[str]:
-        """As `ListPane`."""
         self._troubles = {each.key: each for each in troubles(view)}
         longest = max((len(each.scenario) for each in self._troubles.values() if each.scenario), default=0)
         self._names = min(longest, max(_LEAST_NAME, self.row_width // _NAME_SHARE))
@@ -63,7 +63,6 @@ class TroublePane(ListPane):
         return self._troubles[key].words
 
     def room(self, width: int) -> int:
-        """As `ListPane`."""
         return max(0, width - 2 - (self._names + 2 if self._names else 0))
 
     def row_at(self, index: int) -> Row:
@@ -80,7 +79,6 @@ class TroublePane(ListPane):
         return (*row, (more, "dim"))
 
     def item_row(self, view: View, key: str, width: int) -> Row:
-        """As `ListPane`."""
         trouble = self._troubles[key]
         mark, style = _MARKS[trouble.kind]
         name = f"{fit(short_name(trouble.scenario, self._names), self._names)}  " if trouble.scenario is not None else ""
@@ -89,7 +87,6 @@ class TroublePane(ListPane):
         return ((f"{mark} ", style), (name, "text"), (fit(trouble.words + bar, max(0, left)), style))
 
     def scenario_of(self, key: str) -> str | None:
-        """As `ListPane`."""
         trouble = self._troubles.get(key)
         return trouble.scenario if trouble is not None else None
 
