@@ -10,7 +10,8 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import cast
 
@@ -35,7 +36,6 @@ class Pack:
         self.embedded = embedded
         self._specs: dict[str, tuple[ScenarioFile, Entry]] = {}
         self._errors: list[PackProblem] = []
-        self._names: tuple[str, ...] = ()
         self._defaults: DomainFile | None = None
         self._defaults_entry = Entry(folder / DOMAIN_FILE, None, None)
         try:
@@ -49,12 +49,12 @@ class Pack:
             self._read(file)
         if not self._specs and not self._errors:
             self._errors.append(PackProblem(folder, None, f"there is no scenario beside {DOMAIN_FILE}"))
-        self._names = tuple(sorted(self._specs))
+        self._specs = dict(sorted(self._specs.items(), key=itemgetter(0)))
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Collection[str]:
         """The scenarios that can be loaded."""
-        return self._names
+        return self._specs.keys()
 
     @property
     def errors(self) -> tuple[PackProblem, ...]:
