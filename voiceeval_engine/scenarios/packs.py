@@ -11,6 +11,7 @@ import difflib
 import inspect
 import json
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import cast
@@ -113,7 +114,7 @@ class Pack:
             raise entry.problem(str(error), "name") from error
         if spec.name in self._specs:
             raise entry.problem(f"scenario {spec.name} is there already, in {self._specs[spec.name][1].file.name}", "name")
-        self._specs[spec.name] = (spec, entry)
+        self._specs[spec.name] = (spec, replace(entry, data=None))  # what it said is in `spec`
 
     def _build(self, spec: ScenarioFile, entry: Entry) -> Scenario:
         common = self._common
