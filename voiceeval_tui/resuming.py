@@ -70,7 +70,7 @@ def plan_resume(session: Path, floor: int | None = None, defaults: RunOptions | 
     if not parsed:
         notes.append("its options are not recorded: bots, judge and limits are the usual ones")
     first = first_selection(session)
-    chosen = first or Selection(tuple(scenario_names(session)), tuple(scenario_names(session)), None)
+    chosen = first or Selection(names := tuple(scenario_names(session)), names, None)
     if first is None:
         notes.append("its scenarios are not recorded: those on disk are taken")
     if not chosen.names:
@@ -82,7 +82,7 @@ def plan_resume(session: Path, floor: int | None = None, defaults: RunOptions | 
         options.min_agent_turns,
         scenarios=found,
         differs=tuple(line.strip() for line in soft_check(parsed, compared.parsed_args()) if line.startswith("  ")),
-        left_out=tuple(name for name in scenario_names(session) if name not in set(chosen.names)),
+        left_out=tuple(scenario_names(session, chosen.names)),
         options=replace(
             options, resume=timestamp, output_dir=session.parent, domain=None, scenarios=() if first else chosen.scenarios
         ),

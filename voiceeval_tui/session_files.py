@@ -16,6 +16,7 @@ from voiceeval_engine.live import events
 from voiceeval_engine.live.events import Side
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json
+from voiceeval_engine.session.metrics import parse_metrics
 from voiceeval_engine.session.results import event_fields, judgement_of, read_result
 from voiceeval_engine.session.transcripts import local_time, read_log, turns_of
 from voiceeval_tui.transcript import Line, Speech, Transcript
@@ -36,7 +37,8 @@ def read_transcript(session: Path, scenario: str) -> Transcript | None:
 def read_scored(session: Path, scenario: str, attempt: int, time: float) -> events.ScenarioScored:
     """A scenario's `metrics.json` as the event that the engine would have sent. Raises UnreadableFile and BadMetrics."""
     metrics, judged = read_result(layout.scenario_dir(session, scenario))
-    return events.ScenarioScored(scenario=scenario, attempt=attempt, time=time, **event_fields(metrics, judgement_of(judged)))
+    fields = event_fields(parse_metrics(metrics), judgement_of(judged))
+    return events.ScenarioScored(scenario=scenario, attempt=attempt, time=time, **fields)
 
 
 def parse_log_line(line: str) -> events.Logged | None:

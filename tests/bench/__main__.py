@@ -134,9 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     soak = benches.add_parser("soak", help="eight pairs and faults, nothing grows and nothing is lost; not one of `all`")
     soak.add_argument("--minutes", type=float, default=10.0, help="about so long (10)")
     soak.add_argument("--seed", type=int, default=0, help="of the faults (0)")
-    every = benches.add_parser(
-        "all", help="all of them, or some, with their defaults, and one table at the end (about 100 min)"
-    )
+    every = benches.add_parser("all", help="all of them, or some, with their defaults, and one table at the end (about 100 min)")
     every.add_argument("sections", nargs="*", type=_section, default=SECTIONS, metavar="SECTION", help=f"of {', '.join(SECTIONS)}")
     return parser
 

@@ -21,7 +21,7 @@ from voiceeval_engine.run import judging
 from voiceeval_engine.run.judging import Judged, JudgeDesk, JudgeRules, apply_verdict, has_verdict, open_desk, pending_score
 from voiceeval_engine.run.options import RunOptions
 from voiceeval_engine.scoring.judge import Judge, JudgeSettings
-from voiceeval_engine.scoring.judge_input import SYSTEM_PROMPT, InputOptions
+from voiceeval_engine.scoring.judge_input import SYSTEM_PROMPT, InputOptions, read_user_content
 from voiceeval_engine.scoring.rescore import JudgeScore, rescore
 from voiceeval_engine.scoring.verdict import Verdict, failed_verdict, read_reply
 from voiceeval_engine.session.aggregate import RunAggregate
@@ -268,6 +268,28 @@ async def test_abandoning_leaves_verdicts_pending_and_no_task(tmp_path: Path, of
         await it.desk.drain()
     assert all(is_pending(folder) for folder in folders)
     assert it.judged == []
+
+
+async def test_of_many_that_are_handed_in_at_once_few_are_in_memory(
+    tmp_path: Path, offload: Offload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it, read = Desk(offload), list[Path]()
+
+    def reading(folder: Path, options: InputOptions) -> tuple[str | None, tuple[str, ...]]:
+        read.append(folder)
+        return read_user_content(folder, options)
+
+    monkeypatch.setattr(judging, "read_user_content", reading)
+    async with it.judge:
+        for number in range(30):
+            it.desk.hand_in(str(number), saved(tmp_path / str(number)))
+        await it.asked.wait()
+        for _ in range(50):  # whatever else were to be read has been read then
+            await offload.run(0, int)
+        assert 4 <= len(read) <= 8
+        it.answering.set()
+        await it.desk.drain()
+    assert len(it.judged) == 30
 
 
 async def test_a_verdict_that_cannot_be_written_stays_pending_and_is_told(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,14 @@ def test_names_are_listed_by_prefix_and_embedded_ones_are_left_out_on_request(tm
     assert set(catalog.domains()) == {"cafe", "phone_support", "shop", "shopping"}
     assert catalog.is_embedded("cafe__two_lattes")
     assert not catalog.is_embedded("alone")
+
+
+def test_no_collection_of_garbage_walks_a_pack_that_was_opened(tmp_path: Path) -> None:
+    folder, before = pack(tmp_path / "mine", *(f"x__{number}" for number in range(50))), gc.get_freeze_count()
+    catalog = Catalog.of_packs([folder])
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > before + 50
+    assert len(catalog.names("x")) == 50
 
 
 def test_the_first_source_that_has_a_name_provides_it(tmp_path: Path) -> None:

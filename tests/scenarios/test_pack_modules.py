@@ -58,7 +58,7 @@ def make_pack(folder: Path, name: str, *, step: int = 1, domain: str = "bells", 
 def test_a_tool_module_beside_the_pack_is_found_and_comes_before_an_installed_one(tmp_path: Path, module: str) -> None:
     folder = make_pack(tmp_path / "pack", "bells__one", module=module)
     pack = Pack(folder)
-    assert (pack.names, pack.errors) == (("bells__one",), [])
+    assert (tuple(pack.names), pack.errors) == (("bells__one",), [])
     scenario = pack.load("bells__one")
     assert scenario.tool_module == str((folder / f"{module}.py").resolve())
     assert scenario.expected_db_hash == db_hash({"rings": 1})

@@ -46,7 +46,7 @@ def problems(folder: Path) -> list[str]:
 
 def test_a_scenario_is_built_from_its_file_and_the_packs_defaults(folder: Path) -> None:
     pack = Pack(folder)
-    assert (pack.names, pack.errors) == (("shop__good",), [])
+    assert (tuple(pack.names), pack.errors) == (("shop__good",), [])
     scenario = pack.load("shop__good")
     assert scenario.agent_prompt.startswith("You sell tea.\n\nBe quick.\n\n```script\nname: shop__good\n")
     script = find_script(scenario.agent_prompt)
@@ -69,7 +69,7 @@ def test_a_file_may_hold_a_list_and_a_scenario_its_own_values(folder: Path) -> N
         "   reference_answer: [1], ignore_punctuation: true, reference_actions: []}\n"
     )
     pack = Pack(folder)
-    assert pack.names == ("a", "b", "shop__good")
+    assert tuple(pack.names) == ("a", "b", "shop__good")
     plain, own = pack.load("a"), pack.load("b")
     assert (plain.max_duration, plain.reference_answer, plain.expected_db_hash, plain.noise) == (120.0, None, None, None)
     assert (own.max_duration, own.success_signals, own.reference_answer) == (7, ("clean_exit",), [1])
@@ -195,7 +195,7 @@ def test_defaults_that_do_not_hold_are_told_when_a_scenario_is_loaded(folder: Pa
 
 def test_a_pack_without_usable_defaults_has_no_scenarios_and_says_why(folder: Path) -> None:
     (folder / "domain.yaml").write_text(DOMAIN.replace("user_prompt", "usr_prompt"))
-    assert Pack(folder).names == ()
+    assert not Pack(folder).names
     assert problems(folder)[0].startswith("domain.yaml:1: the pack's defaults: user_prompt: ")
     (folder / "domain.yaml").unlink()
     assert problems(folder)[0].startswith("domain.yaml: cannot be read: ")

@@ -1,18 +1,18 @@
 """Databases as values: the hash that both sides of the wire must agree on, deltas, initialization actions.
 
-Used by the embedded bots, the engine's shadow copies, packs (gold replay) and scoring. May import the standard library and
-`registry` only. The hash's rules are the reference's: scoring page of the specification, "Database hash".
+Used by the embedded bots, the engine's shadow copies, packs (gold replay) and scoring. May import the standard library,
+`registry` and `garbage` only. The hash's rules are the reference's: scoring page of the specification, "Database hash".
 """
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from voiceeval_engine.domains.registry import Db, Domain, Side
+from voiceeval_engine.garbage import uncollected
 
 _UNORDERED_LISTS = frozenset(
     {"standby_list", "notifications", "bookings", "system_accounts", "group_memberships", "asset_recoveries"}
@@ -50,15 +50,10 @@ def _means_nothing(text: str) -> bool:
     return text.strip().lower() in ("none", "null")
 
 
+@uncollected()
 def db_hash(db: Mapping[str, Any]) -> str:
     """SHA-256 (hex) of the normalised database, the same for any key order, whole floats or ints, and listed lists' order."""
-    collecting = gc.isenabled()
-    gc.disable()  # a collection would walk the growing copy again and again and find nothing: a third of the time
-    try:
-        text = _dump(_normalise({key: value for key, value in db.items() if key != "session"}))
-    finally:
-        if collecting:
-            gc.enable()
+    text = _dump(_normalise({key: value for key, value in db.items() if key != "session"}))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

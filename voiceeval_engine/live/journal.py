@@ -11,12 +11,14 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from voiceeval_engine.live.events import BadEvent, Event, parse_event, to_line
 
 _FLUSH_SECONDS = 0.25
+_TAIL_BYTES = 64 * 1024
 _MAX_UNWRITTEN = 50_000
 """Lines that are kept while the disk takes none."""
 
@@ -28,7 +30,6 @@ class JournalReading:
     """What reading a journal met besides events."""
 
     bad_lines: int = 0
-    last_seq: int = 0
 
 
 class Journal:
@@ -46,10 +47,7 @@ class Journal:
         self._unwritten: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
-        reading = JournalReading()
-        for _ in read_events(path, reading):
-            pass
-        self._seq = reading.last_seq
+        self._seq = _last_number(path)
         self._start_line = _needs_newline(path)
         self._cut_at: int | None = None
         """Where the file ends without what was written by halves and could not be taken out again."""
@@ -132,8 +130,25 @@ def read_events(path: Path, reading: JournalReading) -> Iterator[Event]:
             except BadEvent:
                 reading.bad_lines += 1
                 continue
-            reading.last_seq = max(reading.last_seq, event.seq)
             yield event
+
+
+def _last_number(path: Path) -> int:
+    """The number of a journal's last event, 0 without one; found from the file's end, for there may be millions before it."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        begin, tail = file.seek(0, os.SEEK_END), _TAIL_BYTES
+        while begin > 0:
+            begin = max(file.seek(0, os.SEEK_END) - tail, 0)
+            file.seek(begin)
+            lines = file.read().split(b"\n")
+            for line in reversed(lines[1:] if begin else lines):  # the first may have lost its beginning
+                with suppress(BadEvent):
+                    if number := parse_event(line).seq:
+                        return number
+            tail *= 16
+    return 0
 
 
 def _needs_newline(path: Path) -> bool:

@@ -167,6 +167,8 @@ class JudgeDesk:
         self._wait_for_room = wait_for_room
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._writing: set[str] = set()
+        self._in_memory = asyncio.Semaphore(2 * judge.concurrency)
+        """What is asked about, and what comes next: thousands may wait, and each may be 100 KB."""
 
     def hand_in(self, name: str, folder: Path) -> None:
         """Judge a scenario whose files are complete; returns at once."""
@@ -207,8 +209,9 @@ class JudgeDesk:
 
     async def _judge_one(self, name: str, folder: Path) -> None:
         size = await self._offload.run(0, size_of, [folder / file for file in _JUDGED_FILES])
-        content, assertions = await self._offload.run(size, read_user_content, folder, self._rules.inputs)
-        verdict = await self._judge.ask(content, assertions)
+        async with self._in_memory:
+            content, assertions = await self._offload.run(size, read_user_content, folder, self._rules.inputs)
+            verdict = await self._judge.ask(content, assertions)
         if verdict.failed:
             self._log.warning("%s: judge call failed, scored 0.0: %s", name, verdict.reason)
         metrics, kept = await self._write(name, size, folder, verdict, content)

@@ -77,10 +77,10 @@ async def _rejudge(
         raise RejudgeError(f"{session}: no scenario {'whose judge call failed' if only_failed else 'with a readable metrics.json'}")
     key, offload = find_key(options), Offload()
     logs = RunLogs(session, lambda _: None, [key] if key else [])
-    done: list[Judged] = []
+    failed: dict[str, bool] = {}
 
     def note(judged: Judged) -> None:
-        done.append(judged)
+        failed[judged.name] = judged.verdict.failed
         on_judged(judged)
 
     try:
@@ -104,11 +104,10 @@ async def _rejudge(
     finally:
         logs.close()
         offload.close()
-    judged = {each.name for each in done}
     return Rejudged(
-        judged=tuple(each.name for each in done),
-        failed=tuple(each.name for each in done if each.verdict.failed),
-        left_out=tuple(name for name in names if name not in judged),
+        judged=tuple(failed),
+        failed=tuple(name for name in failed if failed[name]),
+        left_out=tuple(name for name in names if name not in failed),
     )
 
 

@@ -11,15 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from voiceeval_engine.garbage import uncollected
 from voiceeval_engine.live import events
 from voiceeval_engine.scoring.verdict import Verdict
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.aggregate import RunAggregate, on_own_merits
-from voiceeval_engine.session.metrics import parse_metrics, saved_context
-from voiceeval_engine.session.results import Judgement, event_fields, judgement_of, read_result
+from voiceeval_engine.session.files import read_json_if_any
+from voiceeval_engine.session.metrics import ScenarioMetrics, parse_metrics, saved_context
+from voiceeval_engine.session.results import Judgement, event_fields, judgement_of
 from voiceeval_engine.session.summary import SummaryNotes, render_summary, warning_lines, write_aggregates
 
 
+@uncollected()
 def rewrite_aggregates(
     session: Path, names: Sequence[str], min_agent_turns: int, timestamp: str, notes: SummaryNotes, *, finished: bool
 ) -> list[str]:
@@ -38,16 +41,12 @@ def rewrite_aggregates(
     return warning_lines(report, timestamp, notes)
 
 
-def loaded_event(session: Path, name: str, min_agent_turns: int) -> events.ScenarioScored:
-    """A completed scenario of an earlier invocation, on its own merits under this floor.
-
-    Raises UnreadableFile and BadMetrics for one that is not complete.
-    """
-    folder = layout.scenario_dir(session, name)
-    metrics, judged = read_result(folder)
-    if parse_metrics(metrics).stalled:
-        metrics = on_own_merits(metrics, min_agent_turns, saved_context(folder))
-    return events.ScenarioScored(scenario=name, attempt=0, **event_fields(metrics, judgement_of(judged)))
+def loaded_event(session: Path, name: str, min_agent_turns: int, metrics: ScenarioMetrics) -> events.ScenarioScored:
+    """A completed scenario of an earlier invocation, on its own merits under this floor; `metrics` are what its folder holds."""
+    folder = f"{session}/{name}"
+    judgement = judgement_of(read_json_if_any(f"{folder}/{layout.JUDGE_RESULT}"))
+    metrics = on_own_merits(metrics, min_agent_turns, saved_context(folder))
+    return events.ScenarioScored(scenario=name, attempt=0, **event_fields(metrics, judgement))
 
 
 def scored_event(
@@ -56,4 +55,4 @@ def scored_event(
     """What the views need of a `metrics.json` that was just written, and of the judge's verdict in it."""
     assertions = tuple(each.passed for each in verdict.assertions) if verdict is not None else ()
     judgement = Judgement(pending, verdict is not None and verdict.failed, assertions)
-    return events.ScenarioScored(scenario=scenario, attempt=attempt, **event_fields(metrics, judgement))
+    return events.ScenarioScored(scenario=scenario, attempt=attempt, **event_fields(parse_metrics(metrics), judgement))

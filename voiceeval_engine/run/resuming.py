@@ -15,7 +15,7 @@ from typing import Any
 from voiceeval_engine.live import events
 from voiceeval_engine.run.results import loaded_event
 from voiceeval_engine.session import layout
-from voiceeval_engine.session.resume import classify, scenario_names, soft_check
+from voiceeval_engine.session.resume import classify, examine, scenario_names, soft_check
 from voiceeval_engine.session.run_args import invocations, newest_options
 
 
@@ -46,14 +46,14 @@ def prepare(session: Path, names: Sequence[str], min_agent_turns: int, resume_ts
 
     Call it before this invocation is recorded: its options are compared with the latest record.
     """
-    loaded, moved, queued = [], [], frozenset(names)
+    loaded, moved = [], []
     back = [
         name for name, old in layout.replaced_results(session, names).items() if _bring_back(session, name, old, min_agent_turns)
     ]
     for name in names:
-        found = classify(session, name, min_agent_turns)
-        if found.state == "completed":
-            loaded.append(loaded_event(session, name, min_agent_turns))
+        found, metrics = examine(session, name, min_agent_turns)
+        if metrics is not None:
+            loaded.append(loaded_event(session, name, min_agent_turns, metrics))
         elif found.state == "in-flight":
             moved.append((name, layout.move_aside(layout.scenario_dir(session, name), resume_ts).name))
     earlier = newest_options(invocations(session))
@@ -61,7 +61,7 @@ def prepare(session: Path, names: Sequence[str], min_agent_turns: int, resume_ts
     return Prepared(
         loaded=tuple(loaded),
         moved=tuple(moved),
-        not_in_run=tuple(name for name in scenario_names(session) if name not in queued),
+        not_in_run=tuple(scenario_names(session, names)),
         warnings=(
             *(f"{name}: the attempt by hand at it never began, its earlier result counts again." for name in back),
             *soft_check(earlier, parsed_args),

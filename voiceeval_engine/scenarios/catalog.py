@@ -1,16 +1,18 @@
 """All scenarios there are, over several sources; the first source that has a name provides it.
 
-Listing builds nothing. May import its own folder and the standard library. Rule: scenarios page.
+Listing builds nothing. May import its own folder, `garbage` and the standard library. Rule: scenarios page.
 """
 
 from __future__ import annotations
 
 import difflib
+import gc
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
+from voiceeval_engine.garbage import uncollected
 from voiceeval_engine.scenarios.model import Scenario, ScenarioError, name_prefix
 from voiceeval_engine.scenarios.nemo import PACKAGE, NemoSource, is_installed
 from voiceeval_engine.scenarios.packs import DOMAIN_FILE, Pack
@@ -28,7 +30,7 @@ class Source(Protocol):
         """Whether its scenarios are shipped with us, for the demo."""
 
     @property
-    def names(self) -> Sequence[str]:
+    def names(self) -> Collection[str]:
         """Its scenarios. The first call may take seconds."""
 
     @property
@@ -73,9 +75,12 @@ class Catalog:
         return cls([*packs._sources, NemoSource()])
 
     @classmethod
+    @uncollected()
     def of_packs(cls, folders: Iterable[Path] = ()) -> Catalog:
         """The packs in `folders` (each a pack itself, or a folder of packs), then the embedded ones."""
-        return cls([*(pack for folder in folders for pack in open_packs(folder)), *open_packs(EMBEDDED_FOLDER, embedded=True)])
+        packs = [*(pack for folder in folders for pack in open_packs(folder)), *open_packs(EMBEDDED_FOLDER, embedded=True)]
+        gc.freeze()  # they stay: to walk one of 10,000 scenarios takes most of a second, in which a run would send no audio
+        return cls(packs)
 
     @property
     def errors(self) -> list[Exception]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import cast
 
@@ -34,7 +36,7 @@ class Pack:
         self.embedded = embedded
         self._specs: dict[str, tuple[ScenarioFile, Entry]] = {}
         self.errors: list[PackProblem] = []
-        self.names: tuple[str, ...] = ()
+        self.names: Collection[str] = ()
         self._defaults: DomainFile | None = None
         self._defaults_entry = Entry(folder / DOMAIN_FILE, None, None)
         try:
@@ -48,7 +50,8 @@ class Pack:
             self._read(file)
         if not self._specs and not self.errors:
             self.errors.append(PackProblem(folder, None, f"there is no scenario beside {DOMAIN_FILE}"))
-        self.names = tuple(sorted(self._specs))
+        self._specs = dict(sorted(self._specs.items(), key=itemgetter(0)))
+        self.names = self._specs.keys()
 
     def load(self, name: str) -> Scenario:
         """Build one scenario; raises ScenarioError, with file and line where they are known."""
@@ -97,7 +100,7 @@ class Pack:
             raise entry.problem(str(error), "name") from error
         if spec.name in self._specs:
             raise entry.problem(f"scenario {spec.name} is there already, in {self._specs[spec.name][1].file.name}", "name")
-        self._specs[spec.name] = (spec, entry)
+        self._specs[spec.name] = (spec, replace(entry, data=None))  # what it said is in `spec`
 
     def _build(self, spec: ScenarioFile, entry: Entry) -> Scenario:
         common = self._common

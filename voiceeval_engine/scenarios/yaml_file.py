@@ -1,6 +1,6 @@
 """YAML that people write, read safely, with the line of every value at hand for a message that helps.
 
-May import the standard library, yaml and pydantic only. Rule: scenarios page, "YAML packs".
+May import the standard library, yaml, pydantic and `garbage` only. Rule: scenarios page, "YAML packs".
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+
+from voiceeval_engine.garbage import uncollected
 
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -75,6 +77,7 @@ class Entry:
             raise self.problem(f"{who}: {place}: {told}" if place else f"{who} {told}", *first["loc"]) from error
 
 
+@uncollected()
 def read(file: Path) -> Entry:
     """Read one file; raises PackProblem where it cannot be read or is no YAML."""
     try:

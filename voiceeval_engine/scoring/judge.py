@@ -102,6 +102,7 @@ class Judge:
         self._system_prompt = system_prompt
         self._log = log
         self._backoff = tuple(backoff)
+        self.concurrency = settings.concurrency
         self._slots = asyncio.Semaphore(settings.concurrency)
         self._left_out: set[str] = set()
         self._failures_in_a_row = 0

@@ -8,7 +8,7 @@ import the standard library and this folder only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +114,12 @@ class RunAggregate:
             self._pending.add(name)
             return
         try:
-            parsed = parse_metrics(metrics)
-            if parsed.stalled:
-                parsed = parse_metrics(on_own_merits(parsed.raw, self.min_agent_turns, context_loader))
+            parsed = on_own_merits(parse_metrics(metrics), self.min_agent_turns, context_loader)
         except BadMetrics as error:
             self._unreadable[name] = str(error)
             return
         if scenario_directory is not None:
-            parsed = parse_metrics({**parsed.raw, "scenario_directory": scenario_directory})
+            parsed = replace(parsed, raw={**parsed.raw, "scenario_directory": scenario_directory})
         self._entries[name] = Entry(name, parsed, judgement.assertions, judgement.failed)
 
     def read(self, session: Path, name: str) -> Mapping[str, Any]:
@@ -166,25 +164,28 @@ class RunAggregate:
         return sorted(names, key=lambda name: (place.get(name, len(place)), name))
 
 
-def on_own_merits(metrics: Mapping[str, Any], min_agent_turns: int, context_loader: ContextLoader) -> Mapping[str, Any]:
-    """A stalled scenario's metrics as they stand under this floor: unchanged below it, else with both verdicts derived
+def on_own_merits(parsed: ScenarioMetrics, min_agent_turns: int, context_loader: ContextLoader) -> ScenarioMetrics:
+    """A scenario's metrics as they stand under this floor: unchanged below it and without a stall, else with both verdicts derived
     again.
 
     The flag is dropped and the verdicts come from `success_breakdown`; without a readable one nothing changes.
     """
+    metrics = parsed.raw
+    if not parsed.stalled:
+        return parsed
     if min_agent_turns > 0:
         count = count_agent_responses(metrics, context_loader)
         if count is None or count < min_agent_turns:
-            return metrics
+            return parsed
     breakdown = metrics.get("success_breakdown")
     if not isinstance(breakdown, Mapping):
-        return metrics
+        return parsed
     passed, failed = breakdown.get("passed"), breakdown.get("failed")
     if not isinstance(passed, list) or not isinstance(failed, list):
-        return metrics
+        return parsed
     verdicts = composite(passed, failed, stalled=False)
     dropped = {"insufficient_agent_turns", "is_task_successful"} - verdicts.keys()
-    return {key: value for key, value in metrics.items() if key not in dropped} | verdicts
+    return parse_metrics({key: value for key, value in metrics.items() if key not in dropped} | verdicts)
 
 
 def _one(verdict: bool | None) -> tuple[bool, ...]:

@@ -127,7 +127,7 @@ def count_agent_responses(metrics: Mapping[str, Any], context_loader: ContextLoa
 
 def saved_context(scenario_dir: Path | str) -> ContextLoader:
     """A loader of the agent's context that an attempt saved; it gives None where the file is not there or bad."""
-    return partial(read_json_if_any, Path(scenario_dir, layout.AGENT_LOGS, layout.LLM_CONTEXT))
+    return partial(read_json_if_any, f"{scenario_dir}/{layout.AGENT_LOGS}/{layout.LLM_CONTEXT}")
 
 
 def no_context() -> None:

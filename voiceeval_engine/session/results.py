@@ -13,7 +13,7 @@ from typing import Any
 
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import read_json, read_json_if_any
-from voiceeval_engine.session.metrics import PENDING_REASON, finite, parse_metrics, passes, whole
+from voiceeval_engine.session.metrics import PENDING_REASON, ScenarioMetrics, finite, passes, whole
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ def read_result(folder: Path) -> tuple[Any, Mapping[str, Any]]:
 
     Raises UnreadableFile for the metrics.
     """
-    metrics = read_json(folder / layout.METRICS)
-    judged = read_json_if_any(folder / layout.JUDGE_RESULT)
+    metrics = read_json(f"{folder}/{layout.METRICS}")
+    judged = read_json_if_any(f"{folder}/{layout.JUDGE_RESULT}")
     return metrics, judged if isinstance(judged, Mapping) else {}
 
 
@@ -74,21 +74,20 @@ def composite(passed: Sequence[Any], failed: Sequence[Any], *, stalled: bool) ->
     return {"is_successful": not stalled and not failed, "is_task_successful": not stalled and task}
 
 
-def event_fields(metrics: Mapping[str, Any], judgement: Judgement) -> dict[str, Any]:
-    """What the event that a scenario was scored tells of it, besides its name and attempt. Raises BadMetrics."""
-    parsed = parse_metrics(metrics)
+def event_fields(parsed: ScenarioMetrics, judgement: Judgement) -> dict[str, Any]:
+    """What the event that a scenario was scored tells of it, besides its name and attempt."""
     pending = judgement.pending
     return {
         "verdict": None if pending else parsed.is_successful,
         "task_verdict": None if pending else parsed.is_task_successful,
         "failed_signals": list(parsed.failed_signals),
-        "signals": {name: value for name, value in saved_verdicts(metrics).items() if value is not None},
+        "signals": {name: value for name, value in saved_verdicts(parsed.raw).items() if value is not None},
         "stalled": parsed.stalled,
         "stop_reason": parsed.stop_reason or "",
         "turns": parsed.total_turns,
         "latencies": [record.latency_ms for record in parsed.latencies],
         "tokens": parsed.agent_tokens.total + parsed.user_tokens.total,
-        "retries": whole(metrics.get("auto_retry_count")) or 0,
+        "retries": whole(parsed.raw.get("auto_retry_count")) or 0,
         "duration": parsed.scenario_duration,
         "pending": pending,
         "judge_score": None if pending else parsed.judge_score,

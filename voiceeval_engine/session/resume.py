@@ -6,14 +6,14 @@ Reads only. May import the standard library and this folder. Rules: running page
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from voiceeval_engine.session import layout
 from voiceeval_engine.session.files import UnreadableFile, read_json
-from voiceeval_engine.session.metrics import BadMetrics, count_agent_responses, parse_metrics, saved_context, whole
+from voiceeval_engine.session.metrics import BadMetrics, ScenarioMetrics, count_agent_responses, parse_metrics, saved_context, whole
 from voiceeval_engine.session.run_args import REDACTED, recorded_names
 
 State = Literal["completed", "in-flight", "fresh"]
@@ -51,28 +51,33 @@ class Classified:
 
 def classify(session: Path, name: str, min_agent_turns: int) -> Classified:
     """The state of one scenario of a session under a floor (0 = off)."""
-    folder = os.path.join(session, name)  # noqa: PTH118 - a preview of 10,000 has no time for Path
+    return examine(session, name, min_agent_turns)[0]
+
+
+def examine(session: Path, name: str, min_agent_turns: int) -> tuple[Classified, ScenarioMetrics | None]:
+    """As `classify`, and the metrics of a completed one, which have been read for it."""
+    folder = f"{session}/{name}"  # a preview of 10,000 has no time for Path
     try:
         metrics = read_json(f"{folder}/{layout.METRICS}")
     except UnreadableFile as error:
         if not error.missing:
-            return Classified(name, "in-flight", f"metrics.json unreadable ({error.reason})")
+            return Classified(name, "in-flight", f"metrics.json unreadable ({error.reason})"), None
         if not os.path.lexists(folder):
-            return Classified(name, "fresh", NO_FOLDER)
-        return Classified(name, "in-flight", NO_METRICS)
+            return Classified(name, "fresh", NO_FOLDER), None
+        return Classified(name, "in-flight", NO_METRICS), None
     try:
         parsed = parse_metrics(metrics)
     except BadMetrics as error:
-        return Classified(name, "in-flight", f"metrics.json unreadable ({error})")
+        return Classified(name, "in-flight", f"metrics.json unreadable ({error})"), None
     retries = max(whole(parsed.raw.get("auto_retry_count")) or 0, 0)
     if parsed.total_turns <= 0:
-        return Classified(name, "in-flight", NO_TURNS, retries)
+        return Classified(name, "in-flight", NO_TURNS, retries), None
     if min_agent_turns > 0:
         responses = count_agent_responses(parsed.raw, saved_context(folder))
         if responses is not None and responses < min_agent_turns:
             stop = parsed.raw.get("stop_reason", "?")
-            return Classified(name, "in-flight", f"{responses} agent LLM response(s) < {min_agent_turns} ({stop})", retries)
-    return Classified(name, "completed", "", retries)
+            return Classified(name, "in-flight", f"{responses} agent LLM response(s) < {min_agent_turns} ({stop})", retries), None
+    return Classified(name, "completed", "", retries), parsed
 
 
 def preview(session: Path, min_agent_turns: int) -> list[Classified]:
@@ -81,15 +86,16 @@ def preview(session: Path, min_agent_turns: int) -> list[Classified]:
     return [each for each in found if each.reason not in (NO_FOLDER, NO_METRICS) or _has_evidence(session, each.name)]
 
 
-def scenario_names(session: Path) -> list[str]:
-    """The names of what `preview` would give. Raises OSError."""
-    return [name for name in _kept_folders(session) if _has_evidence(session, name)]
+def scenario_names(session: Path, known: Iterable[str] = ()) -> list[str]:
+    """The names of what `preview` would give, without those in `known`. Raises OSError."""
+    known = frozenset(known)
+    return [name for name in _kept_folders(session) if name not in known and _has_evidence(session, name)]
 
 
 def session_names(session: Path, records: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """All scenarios of a session: those that its first invocation chose, then what else is on disk by name. Raises OSError."""
     first = next(filter(None, map(recorded_names, records)), ())
-    return tuple(dict.fromkeys((*first, *scenario_names(session))))
+    return (*dict.fromkeys(first), *scenario_names(session, first))
 
 
 def render_preview(directory: str, min_agent_turns: int, scenarios: Sequence[Classified]) -> str:
@@ -149,4 +155,4 @@ def _kept_folders(session: Path) -> list[str]:
 
 
 def _has_evidence(session: Path, name: str) -> bool:
-    return any(os.path.lexists(session / name / file) for file in _EVIDENCE)
+    return any(os.path.lexists(f"{session}/{name}/{file}") for file in _EVIDENCE)
