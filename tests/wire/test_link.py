@@ -472,7 +472,7 @@ async def test_a_link_to_a_bot_that_does_not_read_still_closes_in_time(
     bot.reads.clear()
     for _ in range(200):
         link.send_audio(encode_audio(bytes(100_000), 16000))
-    async with asyncio.timeout(5.0):
+    async with asyncio.timeout(30.0):
         await link.close()
 
 
