@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bot_farm import patient_pair, serving
-from pydantic import BaseModel
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic.fields import FieldInfo
 
 from voiceeval_engine.bots.script import Manners
 from voiceeval_engine.scenarios import pack_format as pack
@@ -19,7 +22,7 @@ from voiceeval_tui.cli import main
 README = Path(__file__).parent.parent.joinpath("README.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"<!-- example: (\S+) -->\n```\w+\n(.*?)^```$", README, re.MULTILINE | re.DOTALL))
 TABLES: list[str] = re.findall(r"<!-- fields: (.+) -->", README)
-MODELS: dict[str, type[BaseModel]] = {
+MODELS: dict[str, type[Any]] = {
     model.__name__: model
     for model in (
         pack.DomainFile, pack.ScenarioFile, pack.SideSpec, pack.Action, pack.Initialization, pack.Assertion, pack.Noise,
@@ -75,9 +78,13 @@ def rows(table: str) -> dict[str, str]:
     return found
 
 
-def default_of(model: type[BaseModel], name: str) -> str | None:
+def fields_of(model: type[Any]) -> Mapping[str, FieldInfo]:
+    return pydantic_dataclass(model, frozen=True).__pydantic_fields__ if is_dataclass(model) else model.model_fields
+
+
+def default_of(model: type[Any], name: str) -> str | None:
     """As a table says it; None where that is words, because the default is no value."""
-    field = model.model_fields[name]
+    field = fields_of(model)[name]
     if field.is_required():
         return "required"
     value = getattr(Manners(), name) if model is script.ScriptManners else field.get_default(call_default_factory=True)
@@ -90,9 +97,9 @@ def default_of(model: type[BaseModel], name: str) -> str | None:
 def test_a_table_has_every_field_and_its_default(table: str) -> None:
     models = [MODELS[name] for name in table.split(", ")]
     told = rows(table)
-    assert set(told) == {field for model in models for field in model.model_fields}
+    assert set(told) == {field for model in models for field in fields_of(model)}
     for field, default in told.items():
-        known = {default_of(model, field) for model in models if field in model.model_fields}
+        known = {default_of(model, field) for model in models if field in fields_of(model)}
         assert default in known or (None in known and not re.fullmatch(r"required|true|false|[\d.]+", default)), field
 
 

@@ -12,7 +12,6 @@ import io
 import sys
 import time
 from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,7 +126,7 @@ def _preflight(options: RunOptions, *, as_json: bool) -> int:
 
 
 def _check_resume(arguments: list[str]) -> int:
-    from voiceeval_engine.session.resume import preview, render_preview
+    from voiceeval_engine.session.resume import Classified, preview, render_preview
 
     given = build_check_resume_parser().parse_args(arguments)
     if given.min_agent_turns < 0:
@@ -138,7 +137,7 @@ def _check_resume(arguments: list[str]) -> int:
     if given.json:
         _print_json(documents.resume_preview(given.directory, given.min_agent_turns, found))
         return 0
-    shown = [replace(each, name=safe(each.name), reason=safe(each.reason)) for each in found]
+    shown = [Classified(safe(each.name), each.state, safe(each.reason), each.auto_retry_count) for each in found]
     print(render_preview(safe(given.directory), given.min_agent_turns, shown), end="")
     return 0
 

@@ -241,7 +241,8 @@ def _text(value: Mapping[str, Any], key: str) -> str:
 
 def token_count(value: Any) -> TokenCount:
     """One side of `token_usage`; what is no count is 0."""
-    return TokenCount(*(max(whole(at(value, key)) or 0, 0) for key in ("n_calls", "prompt", "completion")))
+    counts = [whole(at(value, key)) or 0 for key in ("n_calls", "prompt", "completion")]
+    return TokenCount(*[count if count > 0 else 0 for count in counts])
 
 
 def _agent_turns(turns: Any) -> int:
