@@ -17,7 +17,9 @@ BOUND_CPU = {1: 1.7, 8: 0.5}
 BOUND_RSS_MB = 90.0
 BOUND_PAIR_MB = 4.0
 BOUND_GROWTH = 0.5
-"""MB a minute of the whole process; "no growth", with room for the allocator's noise. The reference: 15.6."""
+"""MB a minute of the whole process; "no growth", with room for the allocator's noise."""
+REFERENCE_CPU, REFERENCE_RSS_MB, REFERENCE_GROWTH = 2.2, 227.0, 15.6
+"""Of the reference harness, which drives one pair."""
 SETTLED_AFTER = 20.0
 """s of conversation after which memory is looked at, or half of a conversation shorter than twice that."""
 SHORT = 110.0
@@ -46,7 +48,7 @@ def run(folder: Path, pairs: list[int], seconds: float, lengths: list[float], ti
     figures: list[Figure] = []
     for count, cost in costs.items():
         command = f"python -m tests.bench cost --pairs {count} --seconds {seconds:g}"
-        who = f"{count} pair{'s' if count > 1 else ''}"
+        who, alone = f"{count} pair{'s' if count > 1 else ''}", count == 1
         figures += [
             Figure(
                 command,
@@ -55,13 +57,30 @@ def run(folder: Path, pairs: list[int], seconds: float, lengths: list[float], ti
                 "s",
                 BOUND_CPU.get(count),
                 3,
+                REFERENCE_CPU if alone else None,
             ),
             Figure(command, f"{who}: of it while they talk", cost.cpu_talking / cost.minutes, "s", digits=3),
             Figure(command, f"{who}: CPU of the start, once", cost.cpu_start, "s", digits=3),
             Figure(command, f"{who}: resident at {SETTLED_AFTER:g} s", cost.rss_settled, "MB", digits=1),
             Figure(command, f"{who}: resident at the conversation's end", cost.rss_end, "MB", digits=1),
-            Figure(command, f"{who}: resident, highest", cost.rss_peak, "MB", BOUND_RSS_MB if count == 1 else None, 1),
-            Figure(command, f"{who}: growth a minute since {SETTLED_AFTER:g} s", cost.growth, "MB", BOUND_GROWTH),
+            Figure(
+                command,
+                f"{who}: resident, highest",
+                cost.rss_peak,
+                "MB",
+                BOUND_RSS_MB if alone else None,
+                1,
+                REFERENCE_RSS_MB if alone else None,
+            ),
+            Figure(
+                command,
+                f"{who}: growth a minute since {SETTLED_AFTER:g} s",
+                cost.growth,
+                "MB",
+                BOUND_GROWTH,
+                2,
+                REFERENCE_GROWTH if alone else None,
+            ),
         ]
     if len(costs) > 1:
         fewest, most = min(costs), max(costs)

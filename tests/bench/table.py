@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure: `command` gives it again, `bound` is what issue 2 allows (None: told for information only)."""
+    """One measured figure: `command` gives it again, `bound` is what is allowed (None: told for information only), `reference` what the
+    field's reference harness takes, where that is known.
+    """
 
     command: str
     what: str
@@ -16,22 +18,24 @@ class Figure:
     unit: str
     bound: float | None = None
     digits: int = 2
+    reference: float | None = None
 
     @property
     def missed(self) -> bool:
         """Whether the figure is beyond its bound; a figure that could not be had (NaN) is."""
         return self.bound is not None and not self.value <= self.bound
 
-    def cells(self) -> tuple[str, str, str, str, str]:
+    def cells(self) -> tuple[str, ...]:
         """The row of `print_figures`."""
         bound = "" if self.bound is None else f"{self.bound:g} {self.unit}"
+        reference = "" if self.reference is None else f"{self.reference:g} {self.unit}"
         verdict = "" if self.bound is None else "MISSED" if self.missed else "met"
-        return self.command, self.what, f"{self.value:.{self.digits}f} {self.unit}", bound, verdict
+        return self.command, self.what, f"{self.value:.{self.digits}f} {self.unit}", bound, verdict, reference
 
 
 def print_figures(title: str, figures: Sequence[Figure]) -> None:
-    """Print figures with command, bound and whether it was met."""
-    print_table(title, ("command", "what", "measured", "bound", ""), [figure.cells() for figure in figures])
+    """Print figures with command, bound, whether it was met, and the reference's where it is known."""
+    print_table(title, ("command", "what", "measured", "bound", "", "reference"), [figure.cells() for figure in figures])
 
 
 def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
