@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -185,14 +186,13 @@ class Measured:
 
 def measure(command: Sequence[str]) -> Measured:
     """Run a command that ends by itself; raises BenchError when it fails. What it starts and waits for counts where that is larger."""
-    began = time.perf_counter()
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
-        output = process.stdout.read() if process.stdout else ""
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise BenchError(f"{' '.join(command[:4])} ended with {process.returncode}: {output[-1000:]}")
-    return Measured(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e6, output)
+    with tempfile.NamedTemporaryFile("r", encoding="ascii") as report:
+        starter = [sys.executable, "-I", "-S", str(Path(__file__).with_name("measured_child.py")), report.name]
+        ran = subprocess.run([*starter, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY)
+        seconds, cpu, peak_kb, code = report.read().split() or ("0", "0", "0", "127")
+    if code != "0":
+        raise BenchError(f"{' '.join(command[:4])} ended with {code}: {ran.stdout[-1000:]}")
+    return Measured(float(seconds), float(cpu), int(peak_kb) * 1024 / 1e6, ran.stdout)
 
 
 def pair_arguments(urls: Sequence[tuple[str, str]]) -> list[str]:
