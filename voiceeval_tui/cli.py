@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import os
 import sys
 import time
 from collections.abc import Coroutine, Iterator, Sequence
@@ -34,6 +35,7 @@ _FIXED_PAIRS = {"pair", "agent_url", "user_url"}
 def main(arguments: Sequence[str] | None = None) -> int:
     """The console script; returns the exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    _have_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -54,6 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     finally:
         let_go_of_output()
+
+
+def _have_streams() -> None:
+    """A stream that was closed before we began (`2>&-`) is none at all in Python; it becomes one that says and takes nothing."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 - it lasts as long as we do
 
 
 def _dispatch(argv: list[str]) -> int:

@@ -212,6 +212,16 @@ def test_a_list_into_a_closed_pipe_is_no_traceback(argument: str, unbuffered: st
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("arguments", "code"), [(["--list-domains"], 0), (["check-resume", "/nowhere"], 1)])
+def test_a_stream_that_is_closed_from_the_start_changes_no_exit_code(closed: str, arguments: list[str], code: int) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" "$@" {closed}', SCRIPT, *arguments], capture_output=True, check=False, timeout=PATIENCE
+    )
+    assert done.returncode == code
+    assert b"Traceback" not in done.stderr
+
+
 def test_the_demo_runs_on_its_own_bots(tmp_path: Path) -> None:
     names = ["cafe__guest_hangs_up", "phone_support__airplane_mode"]
     done = subprocess.run(

@@ -52,7 +52,11 @@ async def test_numbers_go_on_over_a_resume(tmp_path: Path) -> None:
     assert [event.seq for event in _read(tmp_path / "j")[0]] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("after", [b"", b"\n", b"{}\n", b"x" * 200_000, b'{"type": "gone_on"}\n', b"\xff\n" * 100_000], ids=len)
+@pytest.mark.parametrize(
+    "after",
+    [b"", b"\n", b"{}\n", b"x" * 200_000, b'{"type": "gone_on"}\n', b'{"type": "gone_on", "seq": -4}\n', b"\xff\n" * 100_000],
+    ids=len,
+)
 async def test_numbers_go_on_over_a_resume_however_much_that_is_no_event_of_ours_stands_last(tmp_path: Path, after: bytes) -> None:
     await _write(tmp_path / "j", ["a", "b" * 70_000])
     with (tmp_path / "j").open("ab") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 from collections.abc import Callable, Iterator
@@ -288,6 +289,37 @@ async def test_of_many_that_are_handed_in_at_once_few_are_in_memory(
             await offload.run(0, int)
         assert 4 <= len(read) <= 8
         it.answering.set()
+        await it.desk.drain()
+    assert len(it.judged) == 30
+
+
+async def test_while_the_disk_is_full_no_more_verdicts_are_asked_for_than_are_kept_in_memory(
+    tmp_path: Path, offload: Offload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it, asked, room, write = Desk(offload), list[str | None](), asyncio.Event(), judging.apply_verdict
+
+    async def wait_for_room(error: OSError) -> None:
+        await room.wait()
+
+    async def ask(content: str | None, assertions: Any) -> Verdict:
+        asked.append(content)
+        return GOOD
+
+    def refused(*given: Any) -> tuple[dict[str, Any], bool]:
+        if not room.is_set():
+            raise OSError(errno.ENOSPC, "full")
+        return write(*given)
+
+    monkeypatch.setattr(judging, "apply_verdict", refused)
+    monkeypatch.setattr(it.desk, "_wait_for_room", wait_for_room)
+    monkeypatch.setattr(it.judge, "ask", ask)
+    async with it.judge:
+        for number in range(30):
+            it.desk.hand_in(str(number), saved(tmp_path / str(number)))
+        for _ in range(100):  # whatever else were to be asked about has been then
+            await offload.run(0, int)
+        assert 1 <= len(asked) <= 8
+        room.set()
         await it.desk.drain()
     assert len(it.judged) == 30
 

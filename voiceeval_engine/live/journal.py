@@ -145,7 +145,7 @@ def _last_number(path: Path) -> int:
             lines = file.read().split(b"\n")
             for line in reversed(lines[1:] if begin else lines):  # the first may have lost its beginning
                 with suppress(BadEvent):
-                    if number := parse_event(line).seq:
+                    if (number := parse_event(line).seq) > 0:
                         return number
             tail *= 16
     return 0

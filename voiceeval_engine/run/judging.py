@@ -168,7 +168,7 @@ class JudgeDesk:
         self._tasks: dict[asyncio.Task[None], str] = {}
         self._writing: set[str] = set()
         self._in_memory = asyncio.Semaphore(2 * judge.concurrency)
-        """What is asked about, and what comes next: thousands may wait, and each may be 100 KB."""
+        """What is asked about or written, and what comes next: thousands may wait, for the judge or a full disk, and each may be 100 KB."""
 
     def hand_in(self, name: str, folder: Path) -> None:
         """Judge a scenario whose files are complete; returns at once."""
@@ -212,9 +212,9 @@ class JudgeDesk:
         async with self._in_memory:
             content, assertions = await self._offload.run(size, read_user_content, folder, self._rules.inputs)
             verdict = await self._judge.ask(content, assertions)
-        if verdict.failed:
-            self._log.warning("%s: judge call failed, scored 0.0: %s", name, verdict.reason)
-        metrics, kept = await self._write(name, size, folder, verdict, content)
+            if verdict.failed:
+                self._log.warning("%s: judge call failed, scored 0.0: %s", name, verdict.reason)
+            metrics, kept = await self._write(name, size, folder, verdict, content)
         self._on_judged(Judged(name, metrics, verdict, kept))
 
     async def _write(
