@@ -38,8 +38,10 @@ RESTED = 7.0
 """s without anything to do after which what is held is looked at."""
 BOUNDS = {"threads": 0, "tasks": 0, "sockets": 4, "files": 0}
 """How many more there may be at the end: the judge's idle connections, one for each call at once, are closed at the next call."""
-WARM = 50
-"""Scenarios after which the engine has everything it ever starts: the worker process comes with 256 KB of results."""
+WARM = 100
+"""Scenarios after which the engine has everything it ever starts: the worker process comes with 256 KB of results, the last thread of a
+pool when all others are busy at once.
+"""
 BOUND_KB_PER_SCENARIO = 20.0
 """What the engine may keep of a scenario that ended: its results, its part of the fold, its backlog entry, and the allocator's noise."""
 
