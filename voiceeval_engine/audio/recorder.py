@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-FLUSH_SECONDS = 4.0
+_FLUSH_SECONDS = 4.0
 _HEADER_BYTES = 44
 _MAX_DATA_BYTES = (2**32 - 1 - _HEADER_BYTES) // 4 * 4
 
@@ -37,7 +37,7 @@ class Recorder:
         self._executor = executor
         self._left: list[bytes] = []
         self._right: list[bytes] = []
-        self._flush_every = max(1, round(FLUSH_SECONDS / chunk_seconds))
+        self._flush_every = max(1, round(_FLUSH_SECONDS / chunk_seconds))
         self._flush_at = random.randint(1, self._flush_every)
         self._data_bytes = 0
         self._error: OSError | None = None

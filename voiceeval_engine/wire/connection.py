@@ -1,7 +1,7 @@
 """A client's WebSocket connection for audio: whole binary messages go out and come in without the library's parser and queue.
 
-These are 62 messages a second each way and pair; the library's own way costs three times as much as all that is done with them. The
-opening, the closing, control frames, fragments and errors are the library's. May import the standard library and websockets only.
+There are some 60 of them a second each way and pair: the library's own way of masking and parsing takes a tenth of the engine's CPU more.
+The opening, the closing, control frames, fragments and errors are the library's. May import the standard library and websockets only.
 Rules: RFC 6455, sections 5.2 (layout of a frame) and 5.3 (a fresh, unpredictable mask for each that a client sends).
 """
 
